@@ -15,6 +15,7 @@ import re
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, get_type_hints
 
@@ -23,7 +24,7 @@ USAGE_ERROR: Final = 2
 """Exit status of a process whose flags or environment cannot be understood."""
 
 _DURATION: Final = re.compile(r"(?P<amount>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h)", re.ASCII)
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS: Final = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -47,7 +48,7 @@ def parse_duration(text: str) -> float:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a duration such as 50ms, 1s or 5m")
-    return float(match["amount"]) * _SECONDS[match["unit"]]
+    return float(Decimal(match["amount"]) * _SECONDS[match["unit"]])
 
 
 def flag(default: Any, text: str, *, choices: Sequence[str] = ()) -> Any:

@@ -84,19 +84,17 @@ class Teller:
             self._normal(about, "Enqueued", "Enqueuing", f"admitted by Queue {group.spec.queue}")
         if before in {Phase.PENDING, Phase.IN_QUEUE} and new in _CAME_TO_RUN:
             self._normal(about, "Scheduled", "Scheduling", "its minimum is placed")
-        message = _reason(group)[1]
+        reason, message = _reason(group)
         if new is Phase.PENDING and before is not Phase.PENDING:
             times = group.status.scheduling_attempts
             why = (
                 f"its minimum was not placed in time, or was lost ({count(times, 'time')})"
-                if times
+                if times and reason in {"", SentBack.code}  # these times say nothing of other causes
                 else "it is in queue no more"
             )
             self._warn(about, "SentBack", "Enqueuing", f"{why}; {message}" if message else why)
         elif new is Phase.UNKNOWN and before is not Phase.UNKNOWN:
-            if (
-                _reason(group)[0] == SentBack.code
-            ):  # what is left of it is on its way out: that says nothing of what it lost
+            if reason == SentBack.code:  # what is left of it is on its way out: that says nothing of what it lost
                 message = "its minimum was not whole again in time: what is left is evicted, and it queues again"
             self._warn(about, "MinimumLost", "Scheduling", message or "the rest of its minimum cannot be placed")
         elif new is Phase.COMPLETED:

@@ -255,15 +255,14 @@ class StatusWriter:
             return False
         return True
 
-    def _start(self, group: PodGroup, wanted: Wanted) -> EstimatedStart | None:
-        """What is to be written now of when a group is to start: what stands, unless it moved and that may be said."""
+    def _start(self, group: PodGroup, wanted: Wanted) -> tuple[EstimatedStart | None, bool]:
+        """What is to be written now of when a group is to start: what stands, unless it moved and that may be said; and
+        whether it moved.
+        """
         standing = group.status.estimated_start
         moved = start_moved(standing, wanted.estimate)
         rests = standing is not None and wanted.estimate is not None and self._pace.start_rests(wanted.uid)
-        if not moved or rests:
-            return standing
-        self._pace.wrote_start(wanted.uid)
-        return start_of(wanted.estimate)
+        return start_of(wanted.estimate) if moved and not rests else standing, moved
 
     async def _write(self, due: Due) -> bool:
         """Write one group's status; False if the server should be left alone for a moment."""
@@ -290,8 +289,9 @@ class StatusWriter:
             return True
         if self._queue.must_be_read(key):
             return await self._read(key, wanted)
-        start = self._start(group, wanted)
-        if start is not group.status.estimated_start and self._pace.due(wanted.uid, apart) > self._clock():
+        start, moved = self._start(group, wanted)
+        told = start is not group.status.estimated_start
+        if told and self._pace.due(wanted.uid, apart) > self._clock():
             apart = Difference.START  # the other words rest, and come along
         self._lonely.pop(key, None)
         if len(self._pace) + len(self._lonely) > 10_000 + 2 * len(self._cache.groups):
@@ -325,7 +325,17 @@ class StatusWriter:
             return False
         self._metrics.status_writes.labels("ok").inc()
         self._pace.wrote(wanted.uid, apart)
+        if told:
+            self._pace.wrote_start(wanted.uid)
+        elif moved and key not in self._queue and key not in self._held:
+            self._queue.put_later(key, wanted, self._pace.due(wanted.uid, Difference.START))
         written = decoder(PodGroup).decode(payload)
+        self._count_wait(group, written, since)
+        self._cache.observed(written)
+        return True
+
+    def _count_wait(self, group: PodGroup, written: PodGroup, since: float) -> None:
+        """A group was written; where it says for the first time that it is scheduled, how long it has waited counts."""
         if _scheduled(written) and not _scheduled(group) and written.metadata.creation_timestamp:
             created = datetime.fromisoformat(written.metadata.creation_timestamp)
             waited = (datetime.now(UTC) - created).total_seconds() - (self._clock() - since)
@@ -333,8 +343,6 @@ class StatusWriter:
             record = self._cache.model.queues.get(written.spec.queue or self._cache.model.default_queue)
             if record is not None and record.queue is not None:  # a series for each name that a user may think of: no
                 self._metrics.queue_wait.labels(record.name).observe(max(0.0, waited))
-        self._cache.observed(written)
-        return True
 
     def _again(self, key: str, wanted: Wanted) -> None:
         """Write it once more, unless there is a newer word by now."""

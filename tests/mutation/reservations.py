@@ -321,7 +321,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "evictions-of-the-queue-before", "kbatch/engine/session/hourly.py",
-        "if self._counts(instant) and instant >= _made(session, name)", "if self._counts(instant)",
+        "return {_key(self._session, name): instants for name, instants in self._instants().items()}",
+        "return self._instants()",
         "a Queue that was made again may evict nobody for an hour, since one of its name did",
     ),
     Mutant(

@@ -30,6 +30,9 @@ from kbatch.times import SECOND
 from tests.examples import examples
 
 Json = dict[str, Any]
+SEEN = {"app": "seen"}
+DRIVER = "disks.example.com"
+ALL = ("", "", "apart", "exclusive", "port", "seen", "shy", "volume")
 GROUP = "scheduling.incubator.k8s.io/v1alpha1"
 TIERS = "\ntiers:\n- plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}]\n"
 
@@ -63,6 +66,9 @@ relaxed = settings(max_examples=examples(60), deadline=None)
 class Work:
     """A job: so many pods of so many CPUs, which come at an instant and run for so long (in seconds; 0: for ever);
     `more` of them than its minimum, and those that are apart may not stand near these.
+
+    Of the style `shy` none may stand beside those of `seen`, who do not mind. Each job of `volume` has a volume, and a
+    node attaches only one.
     """
 
     pods: int
@@ -86,6 +92,15 @@ class Work:
             labels = {"app": "apart"}
             term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
             spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        if self.style == "seen":
+            labels = SEEN
+        if self.style == "shy":
+            term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": SEEN}}
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        if self.style == "port":
+            spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+        if self.style == "volume":
+            spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
         runs = {"simulate.kbatch.dev/duration": str(self.seconds)} if self.seconds else {}
         group = {
             "apiVersion": GROUP, "kind": "PodGroup", "metadata": {"name": name, "annotations": {**times, **said}},
@@ -103,7 +118,19 @@ class Work:
             }
             for at in range(self.pods + self.more)
         ]  # fmt: skip
-        return [group, *pods]
+        return [group, *pods, *(attached(name) if self.style == "volume" else ())]
+
+
+def attached(name: str) -> list[Json]:
+    """A volume that any node can attach, and its claim."""
+    spec: Json = {"accessModes": ["ReadWriteMany"], "csi": {"driver": DRIVER, "volumeHandle": name}}
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec},
+        {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {"volumeName": name, "accessModes": ["ReadWriteMany"]}, "status": {"phase": "Bound"},
+        },
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,6 +153,15 @@ class Day:
             }
             for number, cpu in enumerate(self.nodes)
         ]  # fmt: skip
+        if any(work.style == "volume" for work in self.work):
+            drivers = [{"name": DRIVER, "nodeID": "n", "allocatable": {"count": 1}}]
+            documents += [
+                {
+                    "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": f"n{number}"},
+                    "spec": {"drivers": drivers},
+                }
+                for number in range(len(self.nodes))
+            ]  # fmt: skip
         if self.cap:
             hard = {"capability": {"cpu": str(self.cap)}}
             documents.append({"apiVersion": GROUP, "kind": "Queue", "metadata": {"name": "default"}, "spec": hard})
@@ -133,10 +169,10 @@ class Day:
             for name, spec in (("default", {"excessBudget": self.budget}), ("other", {})):
                 documents.append({"apiVersion": GROUP, "kind": "Queue", "metadata": {"name": name}, "spec": spec})
         for number, work in enumerate(self.work):
-            group, *pods = work.documents(number)
+            made = work.documents(number)
             if self.budget is not None and number % 2 == 0:
-                group["spec"]["lifetimeSeconds"] = 60
-            documents += [group, *pods]
+                made[0]["spec"]["lifetimeSeconds"] = 60
+            documents += made
         return from_documents(Document(Place("input", at), each) for at, each in enumerate(documents, start=1))
 
 
@@ -176,7 +212,7 @@ def _one(seconds: int, arrival: int = 0) -> Work:
 
 
 @relaxed
-@given(days(styles=("", "", "apart", "exclusive"), more=2), st.sampled_from(sorted(MODES)))
+@given(days(styles=ALL, more=2), st.sampled_from(sorted(MODES)))
 @example(Day((1, 1), (*map(_one, (1, 1, 1, 2, 1, 1, 1, 1)), _one(1, 1)), cap=2), "conservative")
 def test_nobody_starts_later_than_was_planned(day: Day, mode: str) -> None:
     result = simulate(day.manifests(), MODES[mode], LIMITS)
@@ -206,7 +242,7 @@ def test_nobody_starts_later_for_want_of_a_budget(day: Day, budget: int, mode: s
 
 
 @relaxed
-@given(days(styles=("", "", "apart", "exclusive")))
+@given(days(styles=ALL))
 def test_with_and_without_those_that_were_backfilled(day: Day) -> None:
     manifests = day.manifests()
     result = simulate(manifests, EASY, LIMITS)
@@ -216,7 +252,7 @@ def test_with_and_without_those_that_were_backfilled(day: Day) -> None:
 
 
 @relaxed
-@given(days(styles=("", "apart"), unknown=True), st.sampled_from(sorted(MODES)))
+@given(days(styles=ALL, unknown=True), st.sampled_from(sorted(MODES)))
 def test_all_comes_to_rest_whatever_is_expected(day: Day, mode: str) -> None:
     result = simulate(day.manifests(), MODES[mode], LIMITS)
     assert not result.limited
@@ -233,7 +269,7 @@ class Forgetful(_Run):
 
 
 @relaxed
-@given(days(styles=("", "apart", "exclusive"), unknown=True), st.sampled_from([*MODES.values(), ENQUEUE]))
+@given(days(styles=ALL, unknown=True), st.sampled_from([*MODES.values(), ENQUEUE]))
 def test_the_memo_changes_nothing(day: Day, policy: Policy) -> None:
     found = []
     for kind in (_Run, Forgetful):

@@ -21,8 +21,8 @@
 
 {{/* What finds the objects of this release again: never changed, as selectors of Deployments cannot be. */}}
 {{- define "kbatch.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "kbatch.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "kbatch.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* A map of two, as YAML: what the values say, and what the chart says, which stands where both have a key. Takes a list. */}}
@@ -88,6 +88,6 @@ two. A key that is null in it is left out, so that a default can be taken back.
 
 {{/* Labels of what `helm test` makes: not those of the release, no Service and no policy may take it for a replica. */}}
 {{- define "kbatch.testLabels" -}}
-app.kubernetes.io/name: {{ include "kbatch.name" . }}-test
+app.kubernetes.io/name: {{ printf "%s-test" (include "kbatch.name" .) | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}

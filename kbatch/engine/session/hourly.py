@@ -20,8 +20,9 @@ from kbatch.times import HOUR
 class HourlyLimit:
     """Keeps a queue's groups from being evicted as wholes more often than it allows, in any hour.
 
-    `before` is what `after` gave in the cycle before: by queue, of those with a limit, when groups were evicted. What
-    stands in the Queues' status counts too, so that nothing is forgotten when another process goes on.
+    `before` is what `after` gave in the cycle before: by queue, of those with a limit, when groups were evicted; by
+    its uid, since a Queue that is made again under a name has evicted nobody. What stands in the Queues' status counts
+    too, so that nothing is forgotten when another process goes on.
     """
 
     def __init__(self, session: Session, before: Mapping[str, tuple[int, ...]]) -> None:
@@ -34,8 +35,8 @@ class HourlyLimit:
         self._recent = {
             name: tuple(
                 instant
-                for instant in _both(before.get(name, ()), _written(session, name))
-                if self._counts(instant) and instant >= _made(session, name)
+                for instant in _both(_before(session, name, before), _written(session, name))
+                if self._counts(instant)
             )
             for name in self._limits
         }
@@ -89,13 +90,17 @@ class HourlyLimit:
         if not (self._limits and found.evictions):
             return found
         gone = {name: self._gone(name) for name in self._limits}
-        after = self.after()
+        after = self._instants()
         more = {name: after[name] for name, count in gone.items() if count > self._told.get(name, 0)}
         self._told = gone
         return msgspec.structs.replace(found, evicted=more) if more else found
 
     def after(self) -> dict[str, tuple[int, ...]]:
-        """For the next cycle: by queue when groups were evicted as wholes, in the last hour."""
+        """For the next cycle: by the queue's uid when groups were evicted as wholes, in the last hour."""
+        return {_key(self._session, name): instants for name, instants in self._instants().items()}
+
+    def _instants(self) -> dict[str, tuple[int, ...]]:
+        """The same by the queue's name."""
         found = {name: (*recent, *[self._session.now] * self._gone(name)) for name, recent in self._recent.items()}
         return {name: instants for name, instants in found.items() if instants}
 
@@ -112,12 +117,15 @@ def _written(session: Session, name: str) -> list[int]:
     return found
 
 
-def _made(session: Session, name: str) -> int:
-    """When the Queue was made: groups of one that had its name before were not its own."""
+def _key(session: Session, name: str) -> str:
+    """A Queue's uid; its name, where nobody has given it one."""
     queue = session.model.queues[name].queue if name in session.model.queues else None
-    with suppress(msgspec.ValidationError):
-        return timestamp_us(queue.metadata.creation_timestamp) or 0 if queue is not None else 0
-    return 0
+    return (queue.metadata.uid if queue is not None else "") or name
+
+
+def _before(session: Session, name: str, before: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """What the cycle before has left of a Queue; older decision logs name it."""
+    return before.get(_key(session, name), before.get(name, ()))
 
 
 def _both(one: Iterable[int], other: Iterable[int]) -> list[int]:

@@ -100,7 +100,8 @@ class CycleState:
         failing: by job key the groups that are left out because work on them has failed.
         broken: by key of each group with `minimumLostSeconds` that was whole and is not any more, since when, in
             microseconds since the epoch. It stays here until it is written that it is whole again, or was sent back.
-        evictions: by queue, of those that limit it, when in the last hour groups were evicted as wholes.
+        evictions: by the Queue's uid (its name, where it has none), of those that limit it, when in the last hour
+            groups were evicted as wholes.
         planned: the starts that were promised, in the order in which they were, where they are kept (mode
             `conservative` of backfill). free: how many more pods the nodes would take as the cycle left them, and how
             many once what terminates has gone, together, where any start is promised; offered: how many they would

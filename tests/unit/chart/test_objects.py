@@ -87,6 +87,15 @@ def test_every_object_says_to_whom_it_belongs(rendered: Any) -> None:
             assert {"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version"} <= set(labels)
 
 
+@pytest.mark.parametrize("release", ["123", "true", "1e3"])
+def test_labels_are_texts_whatever_the_release_is_called(render: Callable[..., Any], release: str) -> None:
+    for item in render({"nameOverride": "12", "fullnameOverride": "full"}, release=release).objects:
+        labels = item["metadata"]["labels"]
+        assert all(isinstance(value, str) for value in labels.values()), labels
+        if "helm.sh/hook" not in item["metadata"].get("annotations", {}):
+            assert (labels["app.kubernetes.io/instance"], labels["app.kubernetes.io/name"]) == (release, "12")
+
+
 def test_selectors_find_the_pods_and_nothing_else(rendered: Any) -> None:
     pods = {
         item["metadata"]["labels"]["app.kubernetes.io/component"]: item["spec"]["template"]["metadata"]["labels"]

@@ -85,7 +85,8 @@ def test_help_names_flag_default_and_variable(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("50ms", 0.05), ("1s", 1.0), ("1.5s", 1.5), ("5m", 300.0), ("1h", 3600.0)]
+    ("text", "seconds"),
+    [("50ms", 0.05), ("1s", 1.0), ("1.5s", 1.5), ("5m", 300.0), ("4.1m", 246.0), ("8.2m", 492.0), ("1h", 3600.0)],
 )
 def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds

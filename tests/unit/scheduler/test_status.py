@@ -808,6 +808,49 @@ async def test_other_news_leaves_standing_what_was_said_of_the_start_a_moment_ag
         assert first == second
 
 
+def starts_in(call: Any) -> int:
+    """In how many seconds the group is to start, as it was written, to a hundred."""
+    at = datetime.fromisoformat(call.body["status"]["estimatedStart"]["time"]).timestamp()
+    return int(round(at - time.time(), -2))
+
+
+@pytest.mark.parametrize("fails", ["no answer", "conflict"])
+async def test_when_a_group_is_to_start_is_written_where_the_first_try_failed(fails: str) -> None:
+    now = 1000.0
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    well = server(cache)
+    failed = conflict() if fails == "conflict" else NoAnswerError("PATCH", "x", sent=True, why="no answer")
+    api.on("PATCH", END, well, failed, well)
+    async with writing(api, cache, clock=lambda: now) as writer:
+        finish(writer.report(Report(to_start(9_000))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        now += 100
+        finish(writer.report(Report(to_start(3_000))))
+        await until(lambda: len(api.calls) >= 2)
+        newer = msgspec.convert(msgspec.to_builtins(cache.groups["ns/g"]), PodGroup)
+        newer.metadata.resource_version = "5000"
+        cache.receive(told(newer))
+        await until(lambda: len(api.calls) == 3 and not writer.pending)
+        assert list(map(starts_in, api.calls)) == [9_000, 3_000, 3_000]
+
+
+async def test_a_start_that_moved_a_moment_after_it_was_written_is_written_later() -> None:
+    """Other words are written meanwhile, and leave it standing."""
+    now = 1000.0
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    async with writing(api, cache, clock=lambda: now) as writer:
+        finish(writer.report(Report(to_start(9_000))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        now += 10
+        moved = msgspec.structs.replace(to_start(3_000)["ns/g"], reason=Reserved("ns/other", "cpu", 1))
+        finish(writer.report(Report({"ns/g": moved})))
+        await until(lambda: len(api.calls) == 2)
+        await until(lambda: writer.pending == 1)
+        now += START_SECONDS
+        await until(lambda: len(api.calls) == 3 and not writer.pending)
+        assert list(map(starts_in, api.calls)) == [9_000, 9_000, 3_000]
+
+
 async def test_who_starts_or_is_planned_no_more_is_to_start_at_no_time() -> None:
     api, cache = FakeApi(), cache_with(group(), *placed())
     async with writing(api, cache) as writer:
