@@ -451,11 +451,9 @@ class Plugin:
         """Whether no pod of the class and none of the class `other` can be on one node at a time, whatever its room."""
         return False
 
-    def overfull(self, classes: Sequence[TaskClass], row: int) -> bool:
-        """Whether a pod of each of these classes, together with those that stand on a node, would be too many for it,
-        in what is counted there besides room.
-        """
-        return False
+    def heeds_elsewhere(self, cls: TaskClass, other: TaskClass) -> bool:
+        """The same as `heeds`, of pods of the class `other` on other nodes than those that the class asks for."""
+        return self.heeds(cls, other)
 
     def one_by_one(self, cls: TaskClass) -> bool:
         """Whether pods of the class, were no others placed, never stand in one another's way more than they must:

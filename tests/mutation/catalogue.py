@@ -73,7 +73,6 @@ _STAGES: Final[tuple[tuple[str, tuple[Stage, ...]], ...]] = (
     ("kbatch/model/bad_nodes.py", (_unit("bad_nodes"), _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/session/hourly.py", (_unit("hourly"), _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/preemption/", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
-    ("kbatch/engine/plugins/volumes.py", (("tests/unit/plugins/test_predicates.py",), _ENGINE, _CASES)),
     ("kbatch/engine/plugins/", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/session/consent.py", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/session/voting.py", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),

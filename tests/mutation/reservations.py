@@ -289,18 +289,18 @@ MUTANTS: Final = (
     ),
     Mutant(
         "kept-out-as-a-whole", _PLANNED,
-        "[one.id for one in mine if any(heeds(cls, one) or (both and heeds(one, cls)) for cls in theirs)]",
+        "[one.id for one in mine if any(heeds(cls, one) for cls in theirs) or any(heeds(one, cls) for cls in before)]",
         "[one.id for one in mine if any(heeds(cls, each) for cls in theirs for each in mine)]",
         "pods wait that matter to no planned start, and a promise is missed for those above its minimum",
     ),
     Mutant(
         "planned-where-it-will-be-kept-out", _PLANNED,
-        "both = self.ahead and self.heeds(job)", "both = False",
+        "seen = standing if standing and self.heeds(job) else []", "seen = []",
         "a job is promised a place from which one that was planned before it will keep it",
     ),
     Mutant(
         "kept-out-of-it-and-told-so-for-ever", _PLANNED,
-        "both = self.ahead and self.heeds(job)", "both = self.heeds(job)",
+        "start.at <= self._since] if self.ahead else []", "start.at <= self._since or not self.ahead]",
         "a job that could start beside a planned start waits for it, since its own rules mind pods that are not there",
     ),
     Mutant(
@@ -309,15 +309,14 @@ MUTANTS: Final = (
         "a promise stands beside one that comes first and that its pods keep out, or are kept out by",
     ),
     Mutant(
-        "attached-before-it-was-planned", _PLANNED,
-        "if any(each.volumes for each in classes) and self.rankings.overfull((*classes, *attaching), row)", "if False",
-        "a pod takes the last attachment of a node from a planned start",
+        "apart-by-what-is-on-other-nodes", "kbatch/engine/plugins/predicates.py",
+        "if self._occupancy.contend(cls, other):", "if self._occupancy.counts(other):",
+        "a promise moves for a port or volume on another node",
     ),
     Mutant(
-        "attached-already-counts-again", "kbatch/engine/plugins/volumes.py",
-        "counts = Counter(driver for driver, claim in more if row not in self._rows_of.get(claim, ()))",
-        "counts = Counter(driver for driver, claim in more)",
-        "a node is said to be full of volumes although they are attached there already",
+        "apart-elsewhere-and-still-promised", "kbatch/engine/reservation/promises.py",
+        "and not (taken.heeds or start.heeds):", "and not start.excludes:",
+        "a job of higher priority waits for one that keeps apart from it on another node",
     ),
     Mutant(
         "evictions-of-the-queue-before", "kbatch/engine/session/hourly.py",

@@ -513,9 +513,9 @@ class NodeRankings:
         """Whether no pods of the two classes can be on one node at a time, whatever its room."""
         return any(p.excludes(cls, other) for p in self.predicates)
 
-    def overfull(self, classes: Sequence[TaskClass], row: int) -> bool:
-        """Whether one pod of each of the classes would be too many on a node beside those that stand there."""
-        return any(p.overfull(classes, row) for p in self.predicates)
+    def heeds_elsewhere(self, cls: TaskClass, other: TaskClass) -> bool:
+        """The same as `heeds`, of one on another node."""
+        return any(p.heeds_elsewhere(cls, other) for p in self.far_predicates(cls))
 
     def far_predicates(self, cls: TaskClass) -> list[Plugin]:
         """The plugins whose predicates of the class depend on more than the node asked about."""

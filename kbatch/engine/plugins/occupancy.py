@@ -190,10 +190,9 @@ class Occupancy:
             return None
         return self._kept.attached()[later].over(cls, rows)
 
-    def too_many_attached(self, classes: Iterable[TaskClass], row: int) -> bool:
-        """Whether a node cannot attach the volumes of a pod of each class, besides those that are attached there."""
-        attaching = [cls for cls in classes if cls.volumes]
-        return bool(attaching) and self._kept.attached()[True].over_with(attaching, row)
+    def contend(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Whether pods of two classes have a claim in common that they cannot share wherever they like."""
+        return bool(cls.volumes and other.volumes) and self._kept.used()[0].contend(cls, other)
 
     def counts(self, cls: TaskClass) -> bool:
         """Whether pods of the class hold anything that is counted here."""

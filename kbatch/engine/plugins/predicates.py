@@ -182,9 +182,13 @@ class Predicates(Plugin):
             mine.meets(theirs) for mine in self._occupancy.ports_of(cls) for theirs in self._occupancy.ports_of(other)
         )
 
-    def overfull(self, classes: Sequence[TaskClass], row: int) -> bool:
-        """By attach limits."""
-        return self._occupancy.too_many_attached(classes, row)
+    def heeds_elsewhere(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Those with a claim that the class wants too, and that a counter of the class counts: ports, and what can be
+        attached, are a node's own affair.
+        """
+        if self._occupancy.contend(cls, other):
+            return True
+        return self._neighbours is not None and self._neighbours.heeds(cls, other)
 
     def one_by_one(self, cls: TaskClass) -> bool:
         """With one constraint on its own kind at most: anti-affinity then takes one pod a domain, and even spreading

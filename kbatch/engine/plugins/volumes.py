@@ -16,8 +16,6 @@ Where the model has no place for claims, whoever feeds it does not look at volum
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import numpy as np
@@ -138,6 +136,10 @@ class ClaimIndex:
                 if not users:
                     del self._users[claim]
 
+    def contend(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Whether pods of two classes have such a claim in common."""
+        return not set(self._of(cls)).isdisjoint(self._of(other))
+
     def refused(self, cls: TaskClass, rows: Index) -> Mask:
         """The rows on which one more pod of the class could not use its claims, because of those who do."""
         mask = np.zeros(self._nodes, np.bool_)
@@ -229,12 +231,6 @@ class AttachIndex:
                     more[row] -= 1  # attached there already
             mask |= ((self._used[driver] + more > self._limits[driver]) & (more > 0))[rows]
         return mask
-
-    def over_with(self, classes: Iterable[TaskClass], row: int) -> bool:
-        """Whether a row cannot attach the volumes of a pod of each class, besides those that are attached there."""
-        more = dict.fromkeys(pair for cls in classes for pair in self._of(cls))
-        counts = Counter(driver for driver, claim in more if row not in self._rows_of.get(claim, ()))
-        return any(self._used[driver][row] + count > self._limits[driver][row] for driver, count in counts.items())
 
     def _of(self, cls: TaskClass) -> tuple[tuple[str, str], ...]:
         """The claims of a class whose driver is limited somewhere, with that driver; each once."""

@@ -11,7 +11,7 @@ all, and keeps to them (`promises`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -41,7 +41,7 @@ from kbatch.engine.state.minimum import signature, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.timeline import Release
 from kbatch.model.nodes import Mask
-from kbatch.model.tasks import Task, TaskClass
+from kbatch.model.tasks import Task
 from kbatch.resources import Resources, add, subtract, total
 from kbatch.times import MILLISECOND, SECOND
 
@@ -165,8 +165,7 @@ class PlannedStarts:
         """What is kept is kept from this job."""
         self._for, self._shut, self._barred = job, frozenset(), ()
         if job is not None:
-            self._shut = self._heeded(self._laid, job)
-            self._barred = (*self._excluded(self._laid, job), *self._overfull(self._laid, job))
+            self._shut, self._barred = self._heeded(self._laid, job), self._excluded(self._laid, job)
 
     def minds(self, start: PlannedStart, job: JobState | None, until: int | None) -> bool:
         """Whether a job that would have ended by `until` (None: nobody knows) could delay a planned start."""
@@ -207,39 +206,30 @@ class PlannedStarts:
     def _heeded(self, starts: Sequence[PlannedStart], job: JobState) -> frozenset[int]:
         """The classes of those of the job's pods that, wherever they stand, might keep those of some start from their
         rows. Of a job that was promised a start before, such pods may wait above its minimum. At a later instant also
-        those that these might keep from theirs: they stand nowhere yet, so the pods that look at them do not see them.
+        those that pods would keep from theirs which are to stand by then: they stand nowhere yet, and are not seen.
         """
-        both = self.ahead and self.heeds(job)
-        heeding = [start for start in starts if start.heeds or both]
-        if not heeding:
+        standing = [start for start in starts if start.at is not None and start.at <= self._since] if self.ahead else []
+        seen = standing if standing and self.heeds(job) else []
+        heeding = [start for start in starts if start.heeds]
+        if not (heeding or seen):
             return frozenset()
         mine = {task.cls.id: task.cls for task in job.waiting}.values()
-        theirs = {task.cls.id: task.cls for start in heeding for task, _ in start.places}.values()
-        heeds = self.rankings.heeds
+        theirs, before = (
+            {task.cls.id: task.cls for start in some for task, _ in start.places}.values() for some in (heeding, seen)
+        )
+        heeds = self.rankings.heeds_elsewhere
         return frozenset(
-            [one.id for one in mine if any(heeds(cls, one) or (both and heeds(one, cls)) for cls in theirs)]
+            [one.id for one in mine if any(heeds(cls, one) for cls in theirs) or any(heeds(one, cls) for cls in before)]
         )
 
-    def _excluded(self, starts: Sequence[PlannedStart], job: JobState) -> list[tuple[int, int]]:
+    def _excluded(self, starts: Sequence[PlannedStart], job: JobState) -> tuple[tuple[int, int], ...]:
         """By class and row: where those of the job's pods cannot stand beside some of a start, whatever the room."""
-        excludes = self.rankings.excludes
+        if not any(start.excludes for start in starts):
+            return ()
         mine = {task.cls.id: task.cls for task in job.waiting}.values()
-        return [
-            (cls.id, row)
-            for row, classes in _on_rows(starts).items()
-            for cls in mine
-            if any(excludes(each, cls) for each in classes)
-        ]
-
-    def _overfull(self, starts: Sequence[PlannedStart], job: JobState) -> list[tuple[int, int]]:
-        """By class and row: where its pods, all of them, would attach too much beside those of starts."""
-        attaching = {task.cls.id: task.cls for task in job.waiting if task.cls.volumes}.values()
-        return [
-            (cls.id, row)
-            for row, classes in (_on_rows(starts) if attaching else {}).items()
-            if any(each.volumes for each in classes) and self.rankings.overfull((*classes, *attaching), row)
-            for cls in attaching
-        ]
+        theirs = {(task.cls.id, row): task.cls for start in starts if start.excludes for task, row in start.places}
+        excludes = self.rankings.excludes
+        return tuple([(other.id, row) for (_, row), cls in theirs.items() for other in mine if excludes(cls, other)])
 
     def apart(self, start: PlannedStart, beside: Sequence[PlannedStart]) -> bool:
         """Whether pods of a start may not be where they were to be, because of those of others, room aside."""
@@ -467,8 +457,7 @@ class PlannedStarts:
         """
         heeds = self.heeds(job)
         excludes = any(
-            cls.volumes or self.rankings.excludes(cls, cls)
-            for cls in {task.cls.id: task.cls for task, _ in places}.values()
+            self.rankings.excludes(cls, cls) for cls in {task.cls.id: task.cls for task, _ in places}.values()
         )
         if charge is None:
             charge = self._charge(job, places)
@@ -545,15 +534,6 @@ class PlannedStarts:
     def _sure(self, start: PlannedStart, at: int) -> bool:
         """Whether somebody sees to it that all have gone by an instant on whose room a planned start counts."""
         return all(self.ends.sure(end) for row in start.needs for end in self.ends.all_on(row) if end.at <= at)
-
-
-def _on_rows(starts: Sequence[PlannedStart]) -> Mapping[int, Collection[TaskClass]]:
-    """By row the classes of the pods of those starts that exclude others."""
-    found: dict[int, dict[int, TaskClass]] = {}
-    for start in starts:
-        for task, row in start.places if start.excludes else ():
-            found.setdefault(row, {})[task.cls.id] = task.cls
-    return {row: classes.values() for row, classes in found.items()}
 
 
 def _of_others(queue: QueueState, job: JobState) -> Mapping[bool, Resources]:

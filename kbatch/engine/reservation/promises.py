@@ -106,7 +106,9 @@ def taken_over(
         return
     for start in list(planned.starts.values()):
         job = start.job
-        if job.queue != by.queue or job.priority >= by.priority or taken.needs.keys().isdisjoint(start.needs):
+        if job.queue != by.queue or job.priority >= by.priority:
+            continue
+        if taken.needs.keys().isdisjoint(start.needs) and not (taken.heeds or start.heeds):
             continue
         if planned.stands(start) and not _confirmed(planned, rankings, start):
             again = partial(_anew, planned, feasibility, ledger, job)

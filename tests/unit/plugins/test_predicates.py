@@ -340,19 +340,15 @@ def test_attach_limits_follow_the_session() -> None:
     assert plugin.predicate_scope(class_of(session, "ns/p")) is Scope.NODE
 
 
-def test_what_a_node_attaches_together_counts_each_volume_once() -> None:
-    """One of three attachments is taken: two more volumes are as many as there can be."""
-    volumes = [volume(f"v{at}", driver="d") for at in range(4)]
-    claims = [claim(f"c{at}", f"v{at}") for at in range(4)]
-    waiting = {"old": ("c0",), "one": ("c1",), "two": ("c1", "c2"), "three": ("c1", "c2", "c3"), "other": ("c3",)}
-    pods = [using(name, *mine) for name, mine in waiting.items()]
-    session, plugin = opened(node("a"), *volumes, *claims, limit("a", 3), using("r", "c0", on="a"), *pods)
-    of = {name: class_of(session, f"ns/{name}") for name in waiting}
-    full = {
-        names: plugin.overfull([of[name] for name in names.split()], 0)
-        for names in ("old", "old one two", "three", "two other", "one other", "")
-    }
-    assert full == {"old": False, "old one two": False, "three": True, "two other": True, "one other": False, "": False}
+def test_elsewhere_only_a_claim_that_both_want_matters() -> None:
+    """Ports, and how much a node attaches, are a node's own affair; so are claims that may be used everywhere."""
+    claims = [claim("one", mode="ReadWriteOncePod"), claim("free", "v")]
+    waiting = [using("p", "one", "free"), using("q", "one"), using("r", "free"), serving("s", 80), serving("t", 80)]
+    session, plugin = opened(node("a"), volume("v", driver="d"), limit("a", 1), *claims, *waiting)
+    of = {name: class_of(session, f"ns/{name}") for name in "pqrst"}
+    near = {pair for pair in ("pq", "pr", "qr", "st", "ps") if plugin.heeds(of[pair[0]], of[pair[1]])}
+    far = {pair for pair in ("pq", "pr", "qr", "st", "ps") if plugin.heeds_elsewhere(of[pair[0]], of[pair[1]])}
+    assert (near, far) == ({"pq", "pr", "qr", "st", "ps"}, {"pq"})
 
 
 # --- pods on the node -------------------------------------------------------------------------------------------------

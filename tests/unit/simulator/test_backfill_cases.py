@@ -188,12 +188,6 @@ def test_who_was_promised_its_start_later_moves_behind_one_that_moves(simulate: 
     assert (found["b-0"], found["a-0"]) == (115.0, 165.0)
 
 
-@planning
-def test_what_a_planned_start_is_to_attach_is_kept_for_it(simulate: Callable[..., Any], mode: str) -> None:
-    found = starts(simulate("promised-volumes-are-kept", MODES[mode]))
-    assert (found["s-0"], found["a-0"]) == (100.0, 150.0)
-
-
 def test_nobody_is_promised_a_place_from_which_one_planned_before_it_would_keep_it(
     simulate: Callable[..., Any],
 ) -> None:
@@ -208,3 +202,22 @@ def test_nobody_is_promised_a_place_from_which_one_planned_before_it_would_keep_
 def test_pods_that_are_not_there_yet_keep_nobody_away_whose_rules_look_at_them(simulate: Callable[..., Any]) -> None:
     found = starts(simulate("starts-while-one-before-it-is-to-stand", MODES["conservative"]))
     assert found == {"x-0": 0.0, "c-0": 10.0, "d-0": 2.0}
+
+
+def test_a_promise_stands_whatever_a_pod_elsewhere_keeps_apart_from(simulate: Callable[..., Any]) -> None:
+    """Since z is known, what stands on other nodes matters to pods like q; p asks for another port than q."""
+    found = starts(simulate("promised-beside-one-that-another-keeps-apart-from", MODES["conservative"]))
+    assert {name: found[name] for name in ("q-0", "p-0", "b-0")} == {"q-0": 100.0, "p-0": 100.0, "b-0": 200.0}
+
+
+def test_who_starts_before_those_that_its_rules_look_at_is_promised_that(simulate: Callable[..., Any]) -> None:
+    found = starts(simulate("promised-before-one-that-it-will-see", MODES["conservative"]))
+    assert {name: found[name] for name in ("p-0", "q-0", "b-0")} == {"p-0": 100.0, "q-0": 200.0, "b-0": 250.0}
+
+
+def test_a_promise_ends_on_whose_other_node_a_job_of_higher_priority_was_promised_its_start(
+    simulate: Callable[..., Any],
+) -> None:
+    name = "promised-over-one-that-is-kept-apart-by-zone"
+    found = starts(simulate(name, MODES["conservative"].replace(", preempt]", "]")))
+    assert (found["h-0"], found["p-0"]) == (100.0, 300.0)
