@@ -315,9 +315,7 @@ class StatusWriter:
             _log.warning("status of %s: %s", key, error)
             if error.status not in _OF_THIS_GROUP:
                 return False
-            # Where it stands elsewhere there is a newer word by now.
-            if key not in self._queue and key not in self._held:
-                self._queue.put_later(key, wanted, self._clock() + self._refused_seconds)
+            self._later(key, wanted, self._clock() + self._refused_seconds)
             return True
         except (NoAnswerError, KubeError) as error:
             self._metrics.status_writes.labels("failed").inc()
@@ -327,8 +325,8 @@ class StatusWriter:
         self._pace.wrote(wanted.uid, apart)
         if told:
             self._pace.wrote_start(wanted.uid)
-        elif moved and key not in self._queue and key not in self._held:
-            self._queue.put_later(key, wanted, self._pace.due(wanted.uid, Difference.START))
+        elif moved:
+            self._later(key, wanted, self._pace.due(wanted.uid, Difference.START))
         written = decoder(PodGroup).decode(payload)
         self._count_wait(group, written, since)
         self._cache.observed(written)
@@ -343,6 +341,11 @@ class StatusWriter:
             record = self._cache.model.queues.get(written.spec.queue or self._cache.model.default_queue)
             if record is not None and record.queue is not None:  # a series for each name that a user may think of: no
                 self._metrics.queue_wait.labels(record.name).observe(max(0.0, waited))
+
+    def _later(self, key: str, wanted: Wanted, due: float) -> None:
+        """Write it from a time on; where it stands elsewhere there is a newer word by now."""
+        if key not in self._queue and key not in self._held:
+            self._queue.put_later(key, wanted, due)
 
     def _again(self, key: str, wanted: Wanted) -> None:
         """Write it once more, unless there is a newer word by now."""
