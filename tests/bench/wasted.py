@@ -10,8 +10,10 @@ and as part of a gang where that is so of another pod of the same gang, which ha
 Two kinds are counted by themselves, and are no fault. DESIGN, section 4, says of a nomination: "while it stands its
 gang evicts no more, moves to idle room if that appears, and only groups ahead in order may take its place". So the
 group may have *moved* while the victim was not gone yet, and nothing could call that back: to a node where a pod has
-ended since the eviction, or was evicted in a later cycle. Or its place was *taken over*: what was bound in the place of
-this victim, or of another one of the same plan, when that was gone is of a group of its queue with a higher priority.
+ended since the eviction, or was evicted in a later cycle or for another group, or where another group's nomination has
+ended. Or its place was *taken over*: what was bound in the place of
+this victim, or of another one of the same plan, when that was gone is of a group of its queue with a higher priority;
+or such a group was bound, before it was itself, to a node to which the plan had nominated it.
 
 What came of each other one is told: the group started *elsewhere*, the *node* was lost, the group was *evicted itself*
 before it started, or it *never* started. Ends with status 1 where there is one.
@@ -146,8 +148,10 @@ class Past:
         self.stood: dict[str, str] = {}
         self.lost: dict[str, int] = {}
         self._ended: dict[str, list[int]] = defaultdict(list)
-        self._made: dict[str, list[int]] = defaultdict(list)
+        self._made: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        self._given_up: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._bound: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._comers: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._places: dict[str, tuple[str, str]] = {}
         for each in manifests.objects:
             name = each.obj.metadata.name
@@ -158,24 +162,36 @@ class Past:
             elif isinstance(each.obj, PodGroup):
                 spec = each.obj.spec
                 self._places[f"{each.obj.metadata.namespace}/{name}"] = spec.queue, spec.priority_class_name
+        nominated: dict[str, tuple[int, str]] = {}
         for cycle in result.cycles:
+            for nomination in cycle.nominations:
+                self._told(nominated.pop(nomination.pod, None), nomination.pod, nomination.node)
+                if nomination.node:
+                    nominated[nomination.pod] = cycle.number, nomination.node
             for bind in cycle.binds:
+                self._told(nominated.pop(bind.pod, None), bind.pod, bind.node)
                 group = _group_of(bind.pod)
                 self.binds[group].append(_Bind(cycle.number, cycle.time, bind.node))
                 self.stood[bind.pod] = bind.node
                 self._bound[bind.node, cycle.time].add(group)
+                self._comers[bind.node].append((cycle.number, group))
             for eviction in cycle.evictions:
                 self.evicted[_group_of(eviction.pod)].append(cycle.time)
-                self._made[self.stood[eviction.pod]].append(cycle.number)
+                self._made[self.stood[eviction.pod]].append((cycle.number, eviction.beneficiary))
         for pod in result.pods.values():
             if pod.node is not None and pod.finished is not None:
                 self._ended[pod.node].append(pod.finished)
+
+    def _told(self, before: tuple[int, str] | None, pod: str, node: str | None) -> None:
+        """A pod is nominated or bound to a node: if it was nominated to another one before, it gave that up."""
+        if before is not None and before[1] != node:
+            self._given_up[before[1]].append((before[0], _group_of(pod)))
 
     def later(self, group: str, cycle: int) -> list[_Bind]:
         """The group's binds after a cycle, in order."""
         return [bind for bind in self.binds[group] if bind.cycle > cycle]
 
-    def moved(self, pod: str, cycle: CycleResult, later: Sequence[_Bind]) -> bool:
+    def moved(self, pod: str, group: str, cycle: CycleResult, later: Sequence[_Bind]) -> bool:
         """Whether the group for which the pod was evicted, and whose binds these are, moved to room that appeared."""
         gone, first = self.pods[pod].finished, later[0]
         if gone is None or first.time >= gone:
@@ -183,16 +199,28 @@ class Past:
         nodes = {bind.node for bind in later if bind.cycle == first.cycle}
         return any(
             any(cycle.time < instant <= first.time for instant in self._ended[node])
-            or any(cycle.number < number < first.cycle for number in self._made[node])
+            or any(cycle.number + (other == group) <= number < first.cycle for number, other in self._made[node])
+            or any(number <= cycle.number and other != group for number, other in self._given_up[node])
             for node in nodes
         )
 
-    def taken_over(self, pod: str, group: str) -> bool:
-        """Whether what was bound in the pod's place when it was gone comes before the group in its queue."""
-        gone, node = self.pods[pod].finished, self.stood[pod]
+    def taken_over(self, group: str, cycle: CycleResult, later: Sequence[_Bind]) -> bool:
+        """Whether what was bound in the place of one of the plan's victims when that was gone, or to one of the plan's
+        nodes before the group was bound itself, comes before the group in its queue.
+        """
         queue, priority = self._places[group]
-        others = self._bound.get((node, gone), ()) if gone is not None else ()
-        return not priority and any(self._places[other] == (queue, HIGHER) for other in others)
+        if priority:
+            return False
+        others: set[str] = set()
+        for pod in (each.pod for each in cycle.evictions if each.beneficiary == group):
+            gone = self.pods[pod].finished
+            others |= self._bound.get((self.stood[pod], gone), set()) if gone is not None else set()
+        until = later[0].cycle if later else None
+        for node in {each.node for each in cycle.nominations if each.node and _group_of(each.pod) == group}:
+            for number, other in self._comers[node]:
+                if cycle.number <= number and (until is None or number < until):
+                    others.add(other)
+        return any(self._places[other] == (queue, HIGHER) for other in others)
 
 
 def look(past: Past, result: Result, tally: Tally, day: str) -> None:
@@ -226,9 +254,9 @@ def _left(past: Past, eviction: Eviction, cycle: CycleResult) -> str:
     later = past.later(group, cycle.number)
     if past.lost.get(node, -1) >= cycle.time and (not later or past.lost[node] <= later[0].time):
         return "node lost"
-    if later and past.moved(eviction.pod, cycle, later):
+    if later and past.moved(eviction.pod, group, cycle, later):
         return MOVED
-    if any(past.taken_over(each.pod, group) for each in cycle.evictions if each.beneficiary == group):
+    if past.taken_over(group, cycle, later):
         return TAKEN_OVER
     if later:
         return "elsewhere"

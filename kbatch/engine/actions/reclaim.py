@@ -8,7 +8,7 @@ order. Room that gathers for an aged group serves nobody whom allocate would not
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -167,19 +167,33 @@ def _step(
 
 
 def _set_aside(context: CycleContext, job: JobState, wanted: Wanted, aside: _Aside) -> Generator[Turn, None, bool]:
-    """Keep room that is there for the step until the action ends, if there is enough of it."""
+    """Keep room that is there for the step until the action ends, if there is enough of it.
+
+    Planned starts leave more of it to who starts at once than to who waits: `allocate` would give it out.
+    """
+    planned = context.planned
+    if planned is not None and planned.starts:
+        planned.lay(job)
+        if (yield from _keep(context, job, wanted, aside, (When.NOW,))):
+            return True
+        planned.lay(job, waits=True)
+    return (yield from _keep(context, job, wanted, aside, (When.NOW, When.LATER)))
+
+
+def _keep(
+    context: CycleContext, job: JobState, wanted: Wanted, aside: _Aside, when: Sequence[When]
+) -> Generator[Turn, None, bool]:
+    """Keep the room, if there is enough of it in one of these moments, the last of which includes the others."""
     session, single = context.session, wanted.single
     statement = Statement(session, job)
     if single is not None:
-        among = statement.rows(single, waits=True)
-        rows = context.rankings.for_job(single.cls, When.LATER, job).choose(1, among)
-        if rows:
-            statement.pipeline(single, rows[0])
-        fits = single.key in job.nominated
+        waits = when[-1] is When.LATER
+        rows = context.rankings.for_job(single.cls, when[-1], job).choose(1, statement.rows(single, waits=waits))
+        fits = bool(statement.place((single,), rows, waits=waits))
     else:
         known = context.unschedulable.known(job, signature(job, unplaced(job)), unplaced(job))
         hopeless = known or (job.missing() > FEW and not could_fit(context.rankings, job))
-        fits = not hopeless and (yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=()))
+        fits = not hopeless and (yield from placing(context.rankings, statement, when, search=()))
     if not fits or ((single is not None or job.job.shadow) and _promised(context, statement)):
         statement.rollback()
         return False

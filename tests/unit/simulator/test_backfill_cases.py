@@ -221,3 +221,10 @@ def test_a_promise_ends_on_whose_other_node_a_job_of_higher_priority_was_promise
     name = "promised-over-one-that-is-kept-apart-by-zone"
     found = starts(simulate(name, MODES["conservative"].replace(", preempt]", "]")))
     assert (found["h-0"], found["p-0"]) == (100.0, 300.0)
+
+
+def test_nobody_goes_for_one_that_delays_no_planned_start_if_it_starts_now(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("reclaim-beside-a-planned-start", MODES["conservative"], until=20)
+    assert told(outcome, "p") == {"time": 100.0, "latest": 100.0, "basis": "reservation"}
+    assert starts(outcome)["x-0"] == 3.0
+    assert not outcome.evictions
