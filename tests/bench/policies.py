@@ -50,11 +50,14 @@ _LOG_JOBS: Final = 1500
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Jobs as they come, and until when: in microseconds from the first instant."""
+    """Jobs as they come, and until when: in microseconds from the first instant. `until`: nothing is simulated that is
+    later.
+    """
 
     trace: Trace
     cluster: Cluster
     span: int
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +89,15 @@ Way = Callable[[Day], TraceResult]
 
 
 def _listed(backfill: Backfill, policy: TracePolicy = TracePolicy.FCFS) -> Way:
-    return lambda day: simulate(day.trace, day.cluster, Options(policy=policy, backfill=backfill, nodes=False))
+    return lambda day: simulate(
+        day.trace, day.cluster, Options(policy=policy, backfill=backfill, nodes=False, until=day.until)
+    )  # fmt: skip
 
 
 def _configured(text: str) -> Way:
     policy = build_policy(parse(text, "study"))
     return lambda day: simulate_by_engine(
-        day.trace, day.cluster, Options(policy=TracePolicy.CONF, nodes=False), policy
+        day.trace, day.cluster, Options(policy=TracePolicy.CONF, nodes=False, until=day.until), policy
     )  # fmt: skip
 
 

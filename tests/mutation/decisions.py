@@ -153,6 +153,18 @@ MUTANTS: Final = (
         "room that reclaim only kept for others stays taken, without a decision",
     ),
     Mutant(
+        "set-aside-as-who-waits", f"{_ACTIONS}/reclaim.py",
+        "    if planned is not None and planned.starts:\n",
+        "    if planned is not None and planned.backfilled:\n",
+        "pods are evicted for a group that could start at once beside planned starts",
+    ),
+    Mutant(
+        "set-aside-and-laid-for-now", f"{_ACTIONS}/reclaim.py",
+        "            return True\n        planned.lay(job, waits=True)\n",
+        "            return True\n",
+        "who waits for victims counts on room that planned starts need before it is there",
+    ),
+    Mutant(
         "singles-before-the-minimum-is-decided", f"{_ACTIONS}/reclaim.py",
         "        return False  # its minimum is not decided yet: nobody is evicted for what stands on it\n",
         "        pass\n",

@@ -228,3 +228,9 @@ def test_nobody_goes_for_one_that_delays_no_planned_start_if_it_starts_now(simul
     assert told(outcome, "p") == {"time": 100.0, "latest": 100.0, "basis": "reservation"}
     assert starts(outcome)["x-0"] == 3.0
     assert not outcome.evictions
+
+
+def test_nobody_goes_for_one_that_would_delay_a_planned_start(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("reclaim-leaves-planned-starts-their-room", MODES["conservative"], until=50)
+    assert told(outcome, "p") == {"time": 100.0, "latest": 100.0, "basis": "reservation"}
+    assert not outcome.evictions
