@@ -48,7 +48,7 @@ def measure(way: str, seed: int, longest: float | None) -> Figure:
     began = time.process_time()
     found = figures(day, WAYS[way](day), time.process_time() - began)
     times = found.max_wait / longest if longest is not None else 1.0
-    day = made("full")(seed)
+    day = made("full")(seed)  # anew: a run writes to its jobs
     used = max(WAYS[way](replace(day, until=day.span)).utilisation().values())
     met = way == FIRST or (used >= LEAST_USE and times <= MOST_WAIT)
     return Figure(way, used, found.useful, found.mean_wait, found.max_wait, times, found.evictions, found.seconds, met)

@@ -11,9 +11,9 @@ Two kinds are counted by themselves, and are no fault. DESIGN, section 4, says o
 gang evicts no more, moves to idle room if that appears, and only groups ahead in order may take its place". So the
 group may have *moved* while the victim was not gone yet, and nothing could call that back: to a node where a pod has
 ended since the eviction, or was evicted in a later cycle or for another group, or where another group's nomination has
-ended. Or its place was *taken over*: what was bound in the place of
-this victim, or of another one of the same plan, when that was gone is of a group of its queue with a higher priority;
-or such a group was bound, before it was itself, to a node to which the plan had nominated it.
+ended. Or its place was *taken over*: what was bound in the place of this victim, or of another one of the same plan,
+when that was gone is of a group of its queue with a higher priority; or such a group was bound, before it was itself,
+to a node to which the plan had nominated it.
 
 What came of each other one is told: the group started *elsewhere*, the *node* was lost, the group was *evicted itself*
 before it started, or it *never* started. Ends with status 1 where there is one.
@@ -150,8 +150,7 @@ class Past:
         self._ended: dict[str, list[int]] = defaultdict(list)
         self._made: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._given_up: dict[str, list[tuple[int, str]]] = defaultdict(list)
-        self._bound: dict[tuple[str, int], set[str]] = defaultdict(set)
-        self._comers: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        self._comers: dict[str, list[tuple[_Bind, str]]] = defaultdict(list)
         self._places: dict[str, tuple[str, str]] = {}
         for each in manifests.objects:
             name = each.obj.metadata.name
@@ -171,10 +170,10 @@ class Past:
             for bind in cycle.binds:
                 self._told(nominated.pop(bind.pod, None), bind.pod, bind.node)
                 group = _group_of(bind.pod)
-                self.binds[group].append(_Bind(cycle.number, cycle.time, bind.node))
+                bound = _Bind(cycle.number, cycle.time, bind.node)
+                self.binds[group].append(bound)
                 self.stood[bind.pod] = bind.node
-                self._bound[bind.node, cycle.time].add(group)
-                self._comers[bind.node].append((cycle.number, group))
+                self._comers[bind.node].append((bound, group))
             for eviction in cycle.evictions:
                 self.evicted[_group_of(eviction.pod)].append(cycle.time)
                 self._made[self.stood[eviction.pod]].append((cycle.number, eviction.beneficiary))
@@ -214,11 +213,11 @@ class Past:
         others: set[str] = set()
         for pod in (each.pod for each in cycle.evictions if each.beneficiary == group):
             gone = self.pods[pod].finished
-            others |= self._bound.get((self.stood[pod], gone), set()) if gone is not None else set()
+            others.update(other for bind, other in self._comers[self.stood[pod]] if bind.time == gone)
         until = later[0].cycle if later else None
         for node in {each.node for each in cycle.nominations if each.node and _group_of(each.pod) == group}:
-            for number, other in self._comers[node]:
-                if cycle.number <= number and (until is None or number < until):
+            for bind, other in self._comers[node]:
+                if cycle.number <= bind.cycle and (until is None or bind.cycle < until):
                     others.add(other)
         return any(self._places[other] == (queue, HIGHER) for other in others)
 
