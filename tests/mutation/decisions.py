@@ -147,15 +147,15 @@ MUTANTS: Final = (
     ),
     Mutant(
         "set-aside-not-undone", f"{_ACTIONS}/reclaim.py",
-        "        for statement, _ in reversed(self._statements):\n            statement.rollback()\n"
+        "        for statement, _ in reversed(self._statements):\n            self._roll_back(statement)\n"
         "        session.room_set_aside()",
         "        session.room_set_aside()",
         "room that reclaim only kept for others stays taken, without a decision",
     ),
     Mutant(
         "set-aside-as-who-waits", f"{_ACTIONS}/reclaim.py",
-        "    if planned is not None and planned.starts:\n",
-        "    if planned is not None and planned.backfilled:\n",
+        "    if planned is not None and planned.starts:\n        planned.lay(job)\n",
+        "    if planned is not None and planned.backfilled:\n        planned.lay(job)\n",
         "pods are evicted for a group that could start at once beside planned starts",
     ),
     Mutant(
@@ -163,6 +163,21 @@ MUTANTS: Final = (
         "            return True\n        planned.lay(job, waits=True)\n",
         "            return True\n",
         "who waits for victims counts on room that planned starts need before it is there",
+    ),
+    Mutant(
+        "set-aside-without-end", f"{_ACTIONS}/reclaim.py",
+        "planned.ends.expect(starting)", "planned.ends.expect(())",
+        "pods are evicted for a group that fits beside one that starts now and is gone before a planned start",
+    ),
+    Mutant(
+        "set-aside-by-scores", f"{_ACTIONS}/reclaim.py",
+        "statement.job, wanted.single, rankings_of(context)", "statement.job, wanted.single, context.rankings",
+        "pods are evicted for a group that finds room where those behind a planned start take the lowest nodes",
+    ),
+    Mutant(
+        "set-aside-at-once-or-not", f"{_ACTIONS}/reclaim.py",
+        "aside, moments_of(context))", "aside, (When.NOW,))",
+        "pods are evicted for a group that may wait for what terminates beside a planned start",
     ),
     Mutant(
         "singles-before-the-minimum-is-decided", f"{_ACTIONS}/reclaim.py",

@@ -340,8 +340,8 @@ MUTANTS: Final = (
         "the first is nominated to room that comes free late, and the next one is promised the earlier start",
     ),
     Mutant(
-        "backfilled-by-scores", "kbatch/engine/actions/allocate.py",
-        "planned.rankings if planned is not None and planned.behind else self", "self",
+        "backfilled-by-scores", "kbatch/engine/actions/common.py",
+        "planned.rankings if planned is not None and planned.behind else context", "context",
         "who comes after a planned start takes other nodes than the lowest",
     ),
     Mutant(

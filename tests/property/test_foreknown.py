@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kbatch.engine import Policy
 from kbatch.engine.actions.allocate import _Line
+from kbatch.engine.actions.common import moments_of, rankings_of
 from kbatch.engine.decisions import Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.session.statement import Statement
@@ -34,7 +35,7 @@ def _looked_for_again(
     if line.context.foreknown._placed is statement:
         steps = statement.recorded()
         statement.rollback()
-        assert (yield from placing(line._rankings(), statement, line._moments()))
+        assert (yield from placing(rankings_of(line.context), statement, moments_of(line.context)))
         assert statement.recorded() == steps
     return found
 

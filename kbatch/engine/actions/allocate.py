@@ -23,13 +23,13 @@ from typing import Any
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import Line, wants_room
+from kbatch.engine.actions.common import Line, moments_of, rankings_of, wants_room
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
 from kbatch.engine.placement.enough import FEW, could_fit
 from kbatch.engine.placement.gang import nearest, placing
-from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.placement.ranking import When
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
@@ -422,7 +422,7 @@ class _Line:
             return True
         if len(following) > FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job):
             return False
-        placed = yield from placing(self._rankings(), statement, self._moments())
+        placed = yield from placing(rankings_of(self.context), statement, moments_of(self.context))
         if placed and context.planned is not None:
             if context.planned.later(job):
                 statement.searched = False  # another time that will do
@@ -456,7 +456,7 @@ class _Line:
 
     def _taken_over(self, statement: Statement) -> Generator[Transaction | Turn, None, bool | None]:
         """Nominate the job where others are that matter less, if that helps; whether it was. None: it does not help."""
-        if len(self._moments()) < 2 or not (yield from _take_over(self.context, statement)):
+        if len(moments_of(self.context)) < 2 or not (yield from _take_over(self.context, statement)):
             return None
         planned = self.context.planned
         if planned is not None and (yield from self._sooner(planned, statement)):
@@ -473,18 +473,6 @@ class _Line:
         shut, barred = planned.shut_to(job), planned.barred_to(job)
         due = planned.due_places(job) if shut or barred else ()
         return found, planned.kept, shut, barred, due, planned.hurried
-
-    def _rankings(self) -> NodeRankings:
-        """The nodes by what plugins say; by their names alone for those who come after a planned start: see
-        `PlannedStarts`.
-        """
-        planned = self.context.planned
-        return planned.rankings if planned is not None and planned.behind else self.context.rankings
-
-    def _moments(self) -> Sequence[When]:
-        """Whether room that comes free later will do: not for those that are gone in time only if they start now."""
-        planned = self.context.planned
-        return (When.NOW,) if planned is not None and planned.hurried else (When.NOW, When.LATER)
 
     def _unlimited(self, statement: Statement, tasks: Sequence[Task]) -> bool:
         """Whether nothing but the nodes' room decides where these tasks go: no limit would refuse any of them."""
@@ -522,10 +510,10 @@ class _Line:
                 self._kept_out[job.key] = job
                 full.add(kind)
                 continue
-            rows = nearest(self._rankings(), statement, task, When.NOW)
-            waits = not rows and When.LATER in self._moments()
+            rows = nearest(rankings_of(self.context), statement, task, When.NOW)
+            waits = not rows and When.LATER in moments_of(self.context)
             if waits:
-                rows = nearest(self._rankings(), statement, task, When.LATER)
+                rows = nearest(rankings_of(self.context), statement, task, When.LATER)
             if not statement.place((task,), rows, waits=waits):
                 full.add(kind)
                 continue

@@ -1,12 +1,14 @@
-"""What several actions need: the jobs that want room, in line by queue."""
+"""What several actions need: the jobs that want room, in line by queue, and which room each may have."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
+from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.guarding import key_of
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -39,6 +41,20 @@ class Line:
     def next(self) -> JobState:
         """Take the first job out of the line."""
         return heapq.heappop(self._heap)[1]
+
+
+def rankings_of(context: CycleContext) -> NodeRankings:
+    """The nodes by what plugins say; by their names alone for those who come after a planned start: see
+    `PlannedStarts`.
+    """
+    planned = context.planned
+    return planned.rankings if planned is not None and planned.behind else context.rankings
+
+
+def moments_of(context: CycleContext) -> Sequence[When]:
+    """Whether room that comes free later will do: not for those that are gone in time only if they start now."""
+    planned = context.planned
+    return (When.NOW,) if planned is not None and planned.hurried else (When.NOW, When.LATER)
 
 
 def wants_room(job: JobState) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import lines_of
+from kbatch.engine.actions.common import lines_of, moments_of, rankings_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.enough import FEW, could_fit
@@ -35,10 +35,11 @@ from kbatch.engine.reservation.ageing import keep_for_the_aged
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
-from kbatch.engine.session.statement import Statement
+from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
+from kbatch.engine.state.timeline import Release
 from kbatch.engine.state.wanted import Wanted
 from kbatch.model.tasks import Task
 
@@ -65,7 +66,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     lines = yield from lines_of(session)
     heap = [(line.key(), name) for name, line in lines.items()]
     heapq.heapify(heap)
-    aside = _Aside(session)
+    aside = _Aside(context)
     searches, decided = Searches(context, _EVICTOR), Decided(context)
     session.caches.append(searches.forget)
     aged = yield from keep_for_the_aged(session, context.feasibility, context.ledger)
@@ -90,18 +91,21 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     yield from decided.sparing()
     kept = bool(context.ledger)
     context.ledger.end()
-    aside.end(context, kept=kept)
+    aside.end(kept=kept)
 
 
 class _Aside:
     """The room that is set aside while the action runs, by statements that stay open."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, context: CycleContext) -> None:
+        self._context = context
+        self._session = session = context.session
         self._since = session.commits
         self._count = 0
         """So many times room was set aside: when `session.commits` has grown by more, something was decided."""
         self._statements: list[tuple[Statement, bool]] = []
+        self._ends: dict[Statement, list[Release]] = {}
+        """Where starts are planned, when those end that start at once: what they take may be there again by then."""
 
     def holds(self, job: JobState) -> bool:
         """Whether some is set aside for the job."""
@@ -110,26 +114,36 @@ class _Aside:
     def keep(self, statement: Statement, *, first: bool) -> None:
         """Set aside what the statement has placed: a step of its job. `first`: its first choice for its minimum."""
         self._statements.append((statement, first))
+        planned = self._context.planned
+        if planned is not None and planned.starts:
+            starting = [(task, row) for step, task, row, *_ in statement.recorded() if step is Operation.ALLOCATE]
+            self._ends[statement] = planned.ends.expect(starting)
         self._count += 1
         self._session.room_set_aside()
+
+    def _roll_back(self, statement: Statement) -> None:
+        statement.rollback()
+        planned = self._context.planned
+        if planned is not None:
+            planned.ends.expect_no_more(self._ends.pop(statement, ()))
 
     def give_back(self, job: JobState) -> None:
         """Nothing is set aside any more for a job that failed."""
         for statement, _ in reversed(self._statements):
             if statement.job is job:
-                statement.rollback()
+                self._roll_back(statement)
         self._statements = [each for each in self._statements if each[0].job is not job]
 
-    def end(self, context: CycleContext, *, kept: bool) -> None:
+    def end(self, *, kept: bool) -> None:
         """Give everything back. If nothing was decided, and no work failed, the nodes are as they were before.
 
         `kept`: room was kept for an aged group meanwhile. What was found beside it need not be found again.
         """
-        session = self._session
+        context, session = self._context, self._session
         unchanged = session.commits == self._since + self._count and not session.errors
         found = [(each.job, each.recorded(), first) for each, first in self._statements] if unchanged else []
         for statement, _ in reversed(self._statements):
-            statement.rollback()
+            self._roll_back(statement)
         session.room_set_aside()
         if unchanged:
             context.unschedulable.restored(self._since)
@@ -154,27 +168,28 @@ def _step(
     context: CycleContext, queue: QueueState, job: JobState, aside: _Aside, searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
     """One step of a job, the first that can be taken; returns whether room was found for one."""
-    if context.planned is not None:
-        context.planned.lay(job, waits=True)
+    planned = context.planned
+    if planned is not None:
+        planned.lay(job, waits=True)
     for wanted in next_steps(context, job):
-        if over_capability(queue, wanted.tasks) is None:
-            with keeping_to(job, wanted):
-                if (yield from _set_aside(context, job, wanted, aside)) or (
-                    yield from _take(context, queue, job, wanted, aside, searches)
-                ):
-                    return True
+        if over_capability(queue, wanted.tasks) is not None:
+            continue
+        if (yield from _set_aside(context, job, wanted, aside)):
+            return True
+        with keeping_to(job, wanted):
+            if (yield from _take(context, queue, job, wanted, aside, searches)):
+                return True
     return False
 
 
 def _set_aside(context: CycleContext, job: JobState, wanted: Wanted, aside: _Aside) -> Generator[Turn, None, bool]:
-    """Keep room that is there for the step until the action ends, if there is enough of it.
-
-    Planned starts leave more of it to who starts at once than to who waits: `allocate` would give it out.
+    """Keep room that is there for the step until the action ends, if there is enough of it: what `allocate` would give
+    out, or what is left to one that waits. Planned starts leave more to who starts at once than to who waits.
     """
     planned = context.planned
     if planned is not None and planned.starts:
         planned.lay(job)
-        if (yield from _keep(context, job, wanted, aside, (When.NOW,))):
+        if (yield from _keep(context, job, wanted, aside, moments_of(context))):
             return True
         planned.lay(job, waits=True)
     return (yield from _keep(context, job, wanted, aside, (When.NOW, When.LATER)))
@@ -184,21 +199,30 @@ def _keep(
     context: CycleContext, job: JobState, wanted: Wanted, aside: _Aside, when: Sequence[When]
 ) -> Generator[Turn, None, bool]:
     """Keep the room, if there is enough of it in one of these moments, the last of which includes the others."""
-    session, single = context.session, wanted.single
-    statement = Statement(session, job)
-    if single is not None:
-        waits = when[-1] is When.LATER
-        rows = context.rankings.for_job(single.cls, when[-1], job).choose(1, statement.rows(single, waits=waits))
-        fits = bool(statement.place((single,), rows, waits=waits))
-    else:
-        known = context.unschedulable.known(job, signature(job, unplaced(job)), unplaced(job))
-        hopeless = known or (job.missing() > FEW and not could_fit(context.rankings, job))
-        fits = not hopeless and (yield from placing(context.rankings, statement, when, search=()))
-    if not fits or ((single is not None or job.job.shadow) and _promised(context, statement)):
+    statement = Statement(context.session, job)
+    with keeping_to(job, wanted):
+        fits = yield from _fits(context, statement, wanted, when)
+    if fits and context.planned is not None and context.planned.later(job):
+        fits = False  # it was promised an earlier start
+    if not fits or ((wanted.single is not None or job.job.shadow) and _promised(context, statement)):
         statement.rollback()
         return False
-    aside.keep(statement, first=single is None and not wanted.instead)
+    aside.keep(statement, first=wanted.single is None and not wanted.instead)
     return True
+
+
+def _fits(
+    context: CycleContext, statement: Statement, wanted: Wanted, when: Sequence[When]
+) -> Generator[Turn, None, bool]:
+    """Place the step, if there is room; else some of it may be placed."""
+    job, single, rankings = statement.job, wanted.single, rankings_of(context)
+    if single is not None:
+        waits = when[-1] is When.LATER
+        rows = rankings.for_job(single.cls, when[-1], job).choose(1, statement.rows(single, waits=waits))
+        return bool(statement.place((single,), rows, waits=waits))
+    known = context.unschedulable.known(job, signature(job, unplaced(job)), unplaced(job))
+    hopeless = known or (job.missing() > FEW and not could_fit(context.rankings, job))
+    return not hopeless and (yield from placing(rankings, statement, when, search=()))
 
 
 def _promised(context: CycleContext, statement: Statement) -> bool:

@@ -14,6 +14,7 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.timeline import Release, Timeline, releases_by_lifetime
 from kbatch.model.expected import Expected
+from kbatch.model.tasks import Task
 
 _NONE: Final[Sequence[Release]] = ()
 _NEVER: Final = 2**63
@@ -33,7 +34,7 @@ class Ends:
         self._session = session
         learned = session.run_time if session.learns else None
         self._expected = Expected(session.model, session.now, learned, session.snapshot.state.begun)
-        self._lengths: dict[str, int | None] = {}
+        self._lengths: dict[str, tuple[int, int | None]] = {}
         self._known = known if known is not None else KnownEnds()
         self._positions = session.model.changes.position, session.model.node_changes.position
         self._prepared = False
@@ -45,24 +46,30 @@ class Ends:
         self._by_row: dict[int, Sequence[Release]] = {}
         self._counted: set[str] = set()
         self._cursor = 0
+        self._moves = 0
+        """How often ends were added of pods that are placed in an open statement, or taken away."""
 
     @property
-    def known(self) -> int:
-        """How many ends are known; as long as that is so, they are the same."""
-        return len(self._known) + len(self.come) if self._prepared else -1
+    def known(self) -> tuple[int, int]:
+        """How many ends are known, and how often that of an open statement was; as long as both are so, they are the
+        same.
+        """
+        return len(self._known) + len(self.come) if self._prepared else -1, self._moves
 
     def length(self, job: JobState) -> int | None:
         """How long the job's waiting pods run at most, in microseconds; None: of some nobody knows."""
-        key = job.key
-        if key not in self._lengths:
-            waiting = job.waiting
-            if len(waiting) == 1:
-                self._lengths[key] = self._expected.length(waiting[0])
-            else:
-                lengths = [self._expected.length(task) for task in waiting]
-                known = [length for length in lengths if length is not None]
-                self._lengths[key] = max(known, default=None) if len(known) == len(lengths) else None
-        return self._lengths[key]
+        waiting = job.waiting
+        known = self._lengths.get(job.key)
+        if known is None or known[0] != len(waiting):  # it is fewer while others than its first are tried: `keeping_to`
+            known = self._lengths[job.key] = len(waiting), self._longest(waiting)
+        return known[1]
+
+    def _longest(self, tasks: Sequence[Task]) -> int | None:
+        if len(tasks) == 1:
+            return self._expected.length(tasks[0])
+        lengths = [self._expected.length(task) for task in tasks]
+        known = [length for length in lengths if length is not None]
+        return max(known, default=None) if len(known) == len(lengths) else None
 
     def after(self, job: JobState, start: int) -> int | None:
         """When the job would have ended that starts at an instant; None: nobody knows."""
@@ -117,6 +124,27 @@ class Ends:
                     self._come_on.setdefault(row, []).append(release)
                     self._by_row.pop(row, None)
         self._cursor = len(committed)
+
+    def expect(self, placed: Iterable[tuple[Task, int]]) -> list[Release]:
+        """Count with the ends of pods of an open statement that start now, until `expect_no_more`."""
+        self.follow()
+        found: list[Release] = []
+        for task, row in placed:
+            length = self._expected.length(task)
+            if length is not None:
+                found.append(Release(self._session.now + length, row, task.key, task))
+        for release in found:
+            self._come_on.setdefault(release.row, []).append(release)
+            self._by_row.pop(release.row, None)
+        self._moves += bool(found)
+        return found
+
+    def expect_no_more(self, expected: Iterable[Release]) -> None:
+        """What `expect` has counted is given back."""
+        for release in expected:
+            self._come_on[release.row].remove(release)
+            self._by_row.pop(release.row, None)
+            self._moves += 1
 
     def _follow_evictions(self) -> None:
         nodes, tasks = self._session.nodes, self._session.model.tasks

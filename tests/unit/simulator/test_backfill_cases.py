@@ -234,3 +234,26 @@ def test_nobody_goes_for_one_that_would_delay_a_planned_start(simulate: Callable
     outcome = simulate("reclaim-leaves-planned-starts-their-room", MODES["conservative"], until=50)
     assert told(outcome, "p") == {"time": 100.0, "latest": 100.0, "basis": "reservation"}
     assert not outcome.evictions
+
+
+def test_how_long_a_group_runs_is_asked_of_all_its_pods(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("length-of-a-group-whose-first-pods-exceed-the-capability", MODES["conservative"])
+    assert starts(outcome)["p-0"] == 100.0
+    assert not outcome.evictions
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("reclaim-counts-on-the-end-of-those-that-start", {"xa-0": 2.0, "xb-0": 2.0, "p-0": 100.0}),
+        ("reclaim-takes-the-lowest-nodes-behind-a-planned-start", {"xa-0": 2.0, "xb-0": 2.0, "p-0": 100.0}),
+        ("reclaim-waits-for-what-terminates-beside-a-planned-start", {"x-0": 40.0, "p-0": 100.0}),
+    ],
+)
+def test_nobody_goes_for_one_to_whom_allocate_gives_room_beside_planned_starts(
+    simulate: Callable[..., Any], name: str, begins: dict[str, float]
+) -> None:
+    outcome = simulate(name, MODES["conservative"], until=200)
+    found = starts(outcome)
+    assert {pod: found[pod] for pod in begins} == begins
+    assert not outcome.evictions
