@@ -21,7 +21,11 @@ strict = true
 plugins = pydantic.mypy
 warn_unused_ignores = false
 """
-_FLAGS: Final = ("-pthread", "-fPIC", "-DNDEBUG", "-fwrapv", "-w", "-g0")
+_FLAGS: Final = (
+    "-pthread", "-fPIC", "-DNDEBUG", "-fwrapv", "-w", "-g0", "-fvisibility=hidden", "-fno-semantic-interposition",
+    "-fno-plt",
+)  # fmt: skip
+"""Nobody replaces a function of the library: those of one module call those of another without asking for them."""
 
 
 class Extension(Protocol):
@@ -111,7 +115,7 @@ def _compile(extensions: list[Extension], prepared: Path, folder: Path, optimise
             ]  # fmt: skip
             objects.append(str(made))
         module = folder / (extension.name.replace(".", "/") + str(sysconfig.get_config_var("EXT_SUFFIX")))
-        links.append([compiler, "-shared", "-pthread", *objects, "-o", str(module)])
+        links.append([compiler, "-shared", "-pthread", "-Wl,-Bsymbolic", *objects, "-o", str(module)])
     largest_first = sorted(commands, key=lambda source: -source.stat().st_size)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for some in ([commands[source] for source in largest_first], links):

@@ -561,6 +561,9 @@ class Session:
         """Whether plugins let the job place fewer tasks than these, of some class."""
         if self.by_plugins is None:
             return False
+        if len(tasks) == 1:  # the commonest by far
+            most = self.by_plugins.headroom(job, tasks[0])
+            return most is not None and most < 1
         kinds = Counter((task.cls.id, task.role) for task in tasks)
         first = {(task.cls.id, task.role): task for task in reversed(tasks)}
         headrooms = ((self.by_plugins.headroom(job, task), kinds[kind]) for kind, task in first.items())
