@@ -74,5 +74,6 @@ bench-live: setup ## of these the last alone: binds, beside a bare loop and kube
 chaos: setup ## the long form of the fault tests, half an hour
 	@$(VENV)/python -m tests.e2e.chaos
 
-soak: setup ## twenty minutes of arrivals and completions: does memory grow?
+soak: setup ## arrivals and completions, at ten pods a second and at ten times that: does memory grow? Three quarters of an hour
 	@$(VENV)/python -m tests.bench.soak
+	@$(VENV)/python -m tests.bench.soak --warm-up 12 --rate 100

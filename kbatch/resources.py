@@ -69,7 +69,7 @@ def parse_quantity(resource: str, value: str | float) -> int:
     return _parse(repr(value) if isinstance(value, float) else value, 3 if resource == CPU else 0)
 
 
-@lru_cache(maxsize=8192)  # larger, and amounts that nobody asks for any more weigh as much as a small cluster
+@lru_cache(maxsize=2048)  # larger, and amounts that nobody asks for any more weigh as much as a small cluster
 def _parse(text: str, scale: int) -> int:
     """The amount of `text` times ten to the power of `scale`, rounded away from zero."""
     match = _QUANTITY.fullmatch(text) if len(text) <= 64 else None

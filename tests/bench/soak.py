@@ -1,14 +1,15 @@
-"""Twenty minutes of arrivals and completions: does any process grow? `make soak`.
+"""Ten minutes of arrivals and completions, after as long to warm up: does any process grow? `make soak`.
 
-    python -m tests.bench.soak [--minutes N] [--rate PODS] [--json FILE]
+    python -m tests.bench.soak [--minutes N] [--warm-up MINUTES] [--rate PODS] [--json FILE]
 
 kbatch is installed by its chart on a control plane of its own, with fake nodes, and its four processes run as the chart
 says. Gangs arrive at a steady rate in all three ways (plain pods, Jobs that wait, roles whose pods the operator makes),
 run for some seconds, end and are deleted: the cluster holds about as much at the end as at the beginning. No two plain
 pods and no two templates are alike (`tests.varied`).
 
-The verdict, for each process: the first part of the time is left out, because what is bounded fills then (caches,
-remembered Events, what the garbage collector has not come to yet). The rest is cut into equal pieces, and a line is
+The verdict, for each process: the warm-up is left out, because what is bounded fills then (caches, remembered Events,
+what the garbage collector has not come to yet). What is bounded by a number fills after as many pods or groups, what is
+bounded by a time after that time. The rest is cut into equal pieces, and a line is
 fitted through the pieces' mean resident memory: one sample says little, as memory goes in saws. The slope must not lie
 above the limit by more than twice its standard error; and where that error is larger than half the limit, and the slope
 not below the limit by twice of it, the run says nothing, and is missed too. The status is 1 where a process missed, was
@@ -46,8 +47,9 @@ API = "scheduling.incubator.k8s.io/v1alpha1"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 NODES = 100
 SIZES = (1, 4, 8, 16, 32)
-WARM_UP = 0.5
-"""This part of the time is left out. Of the twenty minutes ten: so long Events are remembered."""
+MINUTES = 10.0
+WARM_UP = 10.0
+"""Minutes that are left out before these: so long Events are remembered."""
 PIECES = 20
 SLOPE_LIMIT = 6.0
 """MiB an hour. At ten pods a second that is 170 bytes of each pod, or two kilobytes of each group, that came and went:
@@ -118,9 +120,9 @@ def pieces(samples: Sequence[tuple[float, float]], count: int) -> list[tuple[flo
     return [(sum(at for at, _ in one) / len(one), sum(value for _, value in one) / len(one)) for one in found if one]
 
 
-def growth(name: str, samples: Sequence[tuple[float, float]]) -> Growth:
-    """What became of a process's memory; samples are seconds and MiB, the warm-up among them."""
-    begin = samples[0][0] + WARM_UP * (samples[-1][0] - samples[0][0])
+def growth(name: str, samples: Sequence[tuple[float, float]], warm_up: float = WARM_UP) -> Growth:
+    """What became of a process's memory; samples are seconds and MiB, the warm-up (minutes) among them."""
+    begin = samples[0][0] + warm_up * 60
     looked_at = [one for one in samples if one[0] >= begin]
     points = pieces(looked_at, PIECES)
     slope, error = fitted([at / 3600 for at, _ in points], [value for _, value in points])
@@ -274,7 +276,7 @@ def pids_of(name: str) -> dict[str, int | None]:
     return {component: one.pid for component, one in status(name)[1].processes.items()}
 
 
-async def soak(name: str, kubeconfig: str, minutes: float, rate: float) -> tuple[Load, list[Growth]]:
+async def soak(name: str, kubeconfig: str, minutes: float, warm_up: float, rate: float) -> tuple[Load, list[Growth]]:
     """Run the load against an installed kbatch; what became of each process's memory."""
     draw = random.Random(11)
     pids = pids_of(name)
@@ -299,7 +301,7 @@ async def soak(name: str, kubeconfig: str, minutes: float, rate: float) -> tuple
         async with asyncio.TaskGroup() as tasks:
             began = looked = time.monotonic()
             _sample(pids, samples, 0.0)
-            while (now := time.monotonic()) - began < minutes * 60:
+            while (now := time.monotonic()) - began < (warm_up + minutes) * 60:
                 if watch.done():
                     watch.result()
                 await room.acquire()
@@ -312,7 +314,9 @@ async def soak(name: str, kubeconfig: str, minutes: float, rate: float) -> tuple
                     _sample(pids, samples, now - began)
                 await asyncio.sleep(size / rate)
     restarted = tuple(component for component, pid in pids_of(name).items() if pid != pids[component])
-    return Load(gangs, pods, left, restarted), [growth(component, found) for component, found in samples.items()]
+    return Load(gangs, pods, left, restarted), [
+        growth(component, found, warm_up) for component, found in samples.items()
+    ]
 
 
 def _sample(pids: Mapping[str, int | None], samples: dict[str, list[tuple[float, float]]], now: float) -> None:
@@ -323,7 +327,8 @@ def _sample(pids: Mapping[str, int | None], samples: dict[str, list[tuple[float,
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.soak")
-    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="after the warm-up")
+    parser.add_argument("--warm-up", type=float, default=WARM_UP, metavar="MINUTES")
     # Half of what the scheduler writes in `Scheduled` Events a second: above that it is their queue that would grow.
     parser.add_argument("--rate", type=float, default=10.0, help="pods that arrive in a second")
     parser.add_argument("--json", type=Path, help="write one JSON line per process to this file")
@@ -331,11 +336,13 @@ def main() -> int:
     name = f"soak-{os.getpid()}"
     try:
         report = up(name, nodes=NODES, control_plane_only=False, progress=lambda line: print(line, flush=True))
-        load, found = asyncio.run(soak(name, report.kubeconfig, chosen.minutes, chosen.rate))
+        load, found = asyncio.run(soak(name, report.kubeconfig, chosen.minutes, chosen.warm_up, chosen.rate))
     finally:
         down(name)
     print(f"{load.gangs} gangs, {load.pods} pods, {load.left} gangs left, restarted: {list(load.restarted)}")
-    print(f"limit {SLOPE_LIMIT:g} MiB/h (twice the standard error allowed), first {WARM_UP:.0%} of the time left out")
+    print(
+        f"limit {SLOPE_LIMIT:g} MiB/h (twice the standard error allowed), after {chosen.warm_up:g} minutes to warm up"
+    )
     for one in found:
         print(
             f"{'ok  ' if one.met else 'MISS'} {one.name}: {one.slope:+.2f} ± {one.error:.2f} MiB/h over "

@@ -8,15 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.bench.soak import PIECES, SLOPE_LIMIT, WARM_UP, WAYS, Growth, fitted, growth, pieces
-
-MINUTES = 20.0
+from tests.bench.soak import MINUTES, PIECES, SLOPE_LIMIT, WARM_UP, WAYS, Growth, fitted, growth, pieces
 
 
 def run(level: Callable[[float], float], noise: float = 0.0) -> Growth:
     """A run of one sample a second; `level` is MiB by the hour since the start."""
     draw = random.Random(3)
-    times = [float(second) for second in range(int(MINUTES * 60) + 1)]
+    times = [float(second) for second in range(int((WARM_UP + MINUTES) * 60) + 1)]
     return growth("p", [(at, level(at / 3600) + draw.gauss(0, noise)) for at in times])
 
 
@@ -37,11 +35,11 @@ def test_what_grows_by_more_than_the_limit_misses_it() -> None:
 
 
 def test_what_fills_up_in_the_warm_up_is_no_growth() -> None:
-    full = WARM_UP * MINUTES / 60
+    full = WARM_UP / 60
     found = run(lambda hours: 60 + 30 * min(1.0, hours / full), noise=0.5)
     assert found.met
     assert found.last - found.start > 20
-    assert found.minutes == pytest.approx((1 - WARM_UP) * MINUTES)
+    assert found.minutes == pytest.approx(MINUTES)
 
 
 def test_saws_are_no_growth() -> None:
