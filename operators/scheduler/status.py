@@ -294,7 +294,7 @@ class StatusWriter:
         if told and self._pace.due(wanted.uid, apart) > self._clock():
             apart = Difference.START  # the other words rest, and come along
         self._lonely.pop(key, None)
-        if len(self._pace) + len(self._lonely) > 10_000 + 2 * len(self._cache.groups):
+        if len(self._pace) + len(self._lonely) > 1_000 + 2 * len(self._cache.groups):
             self._pace.keep({known.metadata.uid for known in self._cache.groups.values()})
             self._lonely = {kept: at for kept, at in self._lonely.items() if kept in self._cache.groups}
         try:
