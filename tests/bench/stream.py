@@ -72,11 +72,9 @@ QUEUES: Final = 20
 SIZES: Final = ((1, 30), (2, 20), (4, 20), (8, 10), (16, 10), (32, 7), (64, 3))
 """Cores of a job, and how many of a hundred ask for as many."""
 RATE: Final = 5900
-"""So many jobs end in a second of the clock, as long as a cluster of 10,000 nodes is full, and as many come. It is not
-quite full: jobs are of unlike sizes, and what comes free is given out a cycle later. So some 5,100 can start: somewhat
-more than are to be decided (`LEAST_RATE`), so that an engine that does no more than keep up with what comes meets it.
-An engine that is offered more than it decides has more to decide in each cycle than in the one before, and how long a
-job waits is then said by how long the benchmark runs.
+"""So many jobs end in a second of the clock, as long as a cluster of 10,000 nodes is full. It is not quite full: jobs
+are of unlike sizes, and what comes free is given out a cycle later. So some 5,200 can start: somewhat more than are to
+be decided (`LEAST_RATE`). For each that starts another one comes: the queue stays as deep as it is.
 """
 GAP: Final = 0.05
 """Seconds between the beginnings of two cycles at the least, as in the scheduler."""
@@ -123,8 +121,7 @@ class Stream:
         self.come: dict[str, float] = {}
         self.evictions = 0
         mean = sum(size * part for size, part in SIZES) / sum(part for _, part in SIZES)
-        self.rate = RATE * nodes // 10_000
-        self.run = nodes * CORES / mean / self.rate
+        self.run = nodes * CORES / mean / (RATE * nodes / 10_000)
         """Mean run time, in seconds."""
         for obj in self._cluster(nodes):
             self.model.apply(Upsert(obj))
@@ -194,11 +191,10 @@ class Stream:
         self.seconds[name] = seconds
         return group, pod
 
-    def pass_to(self, clock: float, since: float) -> None:
-        """What happens until an instant: running jobs end, and others come."""
+    def pass_to(self, clock: float, since: float, coming: int) -> None:
+        """What happens until an instant: running jobs end, and so many others come."""
         while self.ends and self.ends[0][0] <= clock:
             self._gone(heapq.heappop(self.ends)[1])
-        coming = int(clock * self.rate) - int(since * self.rate)
         for at in range(coming):
             self.arrive(since + (clock - since) * (at + 1) / coming)
 
@@ -314,8 +310,9 @@ def run(nodes: int, depth: int, seconds: float, step: float | None = None) -> Fi
         waits += stream.considered(clock + taken)
         before, clock = clock, clock + max(GAP, taken)
         moment = time.process_time()
-        binds += stream.carry_out(transactions, verdicts, clock)
-        stream.pass_to(clock, before)
+        started = stream.carry_out(transactions, verdicts, clock)
+        binds += started
+        stream.pass_to(clock, before, started)
         listening += time.process_time() - moment
         gc.collect(1)
     waits.sort()
