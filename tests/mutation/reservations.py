@@ -351,7 +351,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "binds-of-the-cycle-forgotten", "kbatch/engine/reservation/ends.py",
-        "if length is not None:\n                    release =", "if False:\n                    release =",
+        "if length is not None:\n                    self.come", "if False:\n                    self.come",
         "what this cycle has started never ends",
     ),
     Mutant(

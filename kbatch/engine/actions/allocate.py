@@ -422,7 +422,7 @@ class _Line:
             return True
         if len(following) > FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job):
             return False
-        placed = yield from placing(rankings_of(self.context), statement, moments_of(self.context))
+        placed = yield from placing(rankings_of(context), statement, moments_of(context))
         if placed and context.planned is not None:
             if context.planned.later(job):
                 statement.searched = False  # another time that will do
@@ -510,10 +510,10 @@ class _Line:
                 self._kept_out[job.key] = job
                 full.add(kind)
                 continue
-            rows = nearest(rankings_of(self.context), statement, task, When.NOW)
-            waits = not rows and When.LATER in moments_of(self.context)
+            rows = nearest(rankings_of(context), statement, task, When.NOW)
+            waits = not rows and When.LATER in moments_of(context)
             if waits:
-                rows = nearest(rankings_of(self.context), statement, task, When.LATER)
+                rows = nearest(rankings_of(context), statement, task, When.LATER)
             if not statement.place((task,), rows, waits=waits):
                 full.add(kind)
                 continue

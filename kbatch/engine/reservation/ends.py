@@ -119,24 +119,15 @@ class Ends:
                 self._counted.add(task.key)
                 length = self.length(job) if len(job.waiting) == 1 else self._expected.length(task)
                 if length is not None:
-                    release = Release(session.now + length, row, task.key, task)
-                    self.come.append(release)
-                    self._come_on.setdefault(row, []).append(release)
-                    self._by_row.pop(row, None)
+                    self.come.append(self._starting(task, row, length))
         self._cursor = len(committed)
 
     def expect(self, placed: Iterable[tuple[Task, int]]) -> list[Release]:
         """Count with the ends of pods of an open statement that start now, until `expect_no_more`."""
         self.follow()
-        found: list[Release] = []
-        for task, row in placed:
-            length = self._expected.length(task)
-            if length is not None:
-                found.append(Release(self._session.now + length, row, task.key, task))
-        for release in found:
-            self._come_on.setdefault(release.row, []).append(release)
-            self._by_row.pop(release.row, None)
-        self._moves += bool(found)
+        lengths = [(task, row, self._expected.length(task)) for task, row in placed]
+        found = [self._starting(task, row, length) for task, row, length in lengths if length is not None]
+        self._moves += len(found)
         return found
 
     def expect_no_more(self, expected: Iterable[Release]) -> None:
@@ -145,6 +136,13 @@ class Ends:
             self._come_on[release.row].remove(release)
             self._by_row.pop(release.row, None)
             self._moves += 1
+
+    def _starting(self, task: Task, row: int, length: int) -> Release:
+        """The end of a pod that starts now on a row and runs for so long, counted there."""
+        release = Release(self._session.now + length, row, task.key, task)
+        self._come_on.setdefault(row, []).append(release)
+        self._by_row.pop(row, None)
+        return release
 
     def _follow_evictions(self) -> None:
         nodes, tasks = self._session.nodes, self._session.model.tasks
