@@ -9,10 +9,10 @@ pods and no two templates are alike (`tests.varied`).
 
 The verdict, for each process: the warm-up is left out, because what is bounded fills then (caches, remembered Events,
 what the garbage collector has not come to yet). What is bounded by a number fills after as many pods or groups, what is
-bounded by a time after that time. The rest is cut into equal pieces, and a line is
-fitted through the pieces' mean resident memory: one sample says little, as memory goes in saws. The slope must not lie
-above the limit by more than twice its standard error; and where that error is larger than half the limit, and the slope
-not below the limit by twice of it, the run says nothing, and is missed too. The status is 1 where a process missed, was
+bounded by a time after that time. The rest is cut into equal pieces, and a line is fitted through the pieces' mean
+resident memory: one sample says little, as memory goes in saws. The slope must not lie above the limit by more than
+twice its standard error; and where that error is larger than half the limit, and the slope not below the limit by twice
+of it, the run says nothing, and is missed too. The status is 1 where a process missed, was
 restarted, or where gangs were left.
 """
 
