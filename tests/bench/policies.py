@@ -1,22 +1,24 @@
 """Days of a cluster under one policy and another: the study in `docs/policies.md`.
 
-    python -m tests.bench.policies [--seeds N] [--days NAME ...] [--ways NAME ...] [--write]
+    python -m tests.bench.policies [--seeds N] [--days NAME ...] [--ways NAME ...] [--keep FILE] [--write]
 
 Days are made from the specifications in `examples/trace` and `tests/data/days`, and from a log in the Standard Workload
-Format that `tests.bench.traces` makes; each is run to its last job by every way, with equal jobs. With `--write` the
-tables go into the page.
+Format that `tests.bench.traces` makes; each is run to its last job by every way, with equal jobs. `--keep` appends the
+figures of each run to a file, and takes runs that stand there from it: it is for one version of the code. `--write`
+puts the tables into the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -182,15 +184,38 @@ def figures(day: Day, result: TraceResult, seconds: float) -> Figures:
     )
 
 
-def study(name: str, ways: Sequence[str], seeds: int) -> dict[str, list[Figures]]:
-    """The runs of each way, in the order of seeds."""
+Run = tuple[str, int, str]
+"""The day's name, its seed, and the way."""
+
+
+def kept_runs(keep: Path | None) -> dict[Run, Figures]:
+    """The runs that stand in a file of earlier ones, a JSON object in each line."""
+    lines = keep.read_text("utf-8").splitlines() if keep is not None and keep.exists() else ()
+    found = [json.loads(line) for line in lines]
+    return {(each["day"], each["seed"], each["way"]): Figures(**each["figures"]) for each in found}
+
+
+def one_run(name: str, seed: int, way: str) -> Figures:
+    """Make the day, and run it to its last job."""
+    day = DAYS[name](seed)
+    begin = time.process_time()
+    result = WAYS[way](day)
+    return figures(day, result, time.process_time() - begin)
+
+
+def study(name: str, ways: Sequence[str], seeds: int, keep: Path | None = None) -> dict[str, list[Figures]]:
+    """The runs of each way, in the order of seeds. `keep`: the file of earlier runs, to which new ones are appended."""
     found: dict[str, list[Figures]] = {way: [] for way in ways}
+    known = kept_runs(keep)
     for seed in range(1, seeds + 1):
         for way in ways:
-            day = DAYS[name](seed)
-            begin = time.process_time()
-            result = WAYS[way](day)
-            run = figures(day, result, time.process_time() - begin)
+            run = known.get((name, seed, way))
+            if run is None:
+                run = one_run(name, seed, way)
+                if keep is not None:
+                    line = json.dumps({"day": name, "seed": seed, "way": way, "figures": asdict(run)})
+                    with keep.open("a", encoding="utf-8") as file:
+                        file.write(f"{line}\n")
             found[way].append(run)
             print(f"{name} {seed}: {way}: {run}", file=sys.stderr, flush=True)
     return found
@@ -234,10 +259,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--days", nargs="+", choices=list(DAYS), default=list(DAYS))
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="append each run's figures; those that stand there are not made again"
+    )
     parser.add_argument("--write", action="store_true", help="put the tables into docs/policies.md")
     arguments = parser.parse_args()
     for name in arguments.days:
-        text = table(study(name, arguments.ways, arguments.seeds))
+        text = table(study(name, arguments.ways, arguments.seeds, arguments.keep))
         print(f"{name}\n\n{text}\n", flush=True)
         if arguments.write:
             write(name, text)
