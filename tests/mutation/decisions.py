@@ -180,6 +180,26 @@ MUTANTS: Final = (
         "pods are evicted for a group that may wait for what terminates beside a planned start",
     ),
     Mutant(
+        "reclaim-plans-no-start", f"{_ACTIONS}/reclaim.py",
+        "        if not moved:\n            yield from _plan(context, queue, job, aside)\n", "",
+        "a group waits for room that is kept for another one, though others could be evicted for it",
+    ),
+    Mutant(
+        "reclaim-leaves-its-plans", f"{_ACTIONS}/reclaim.py",
+        "        planned.only(before)  # allocate plans anew: it knows who has started\n", "        pass\n",
+        "what reclaim has planned stands where those for whom it has set room aside start",
+    ),
+    Mutant(
+        "reclaim-plans-for-whom-has-its-share", f"{_ACTIONS}/reclaim.py",
+        "    if queue.record.open and context.session.overused(queue, job) is None:\n", "    if queue.record.open:\n",
+        "reclaim keeps room for a group that allocate tries after those that reclaim may help",
+    ),
+    Mutant(
+        "plans-count-on-no-end-of-what-is-set-aside", "kbatch/engine/reservation/ends.py",
+        "[*self.come, *self._open.values(), *self.leaving]", "[*self.come, *self.leaving]",
+        "reclaim plans as though those that start at once ran for ever",
+    ),
+    Mutant(
         "singles-before-the-minimum-is-decided", f"{_ACTIONS}/reclaim.py",
         "        return False  # its minimum is not decided yet: nobody is evicted for what stands on it\n",
         "        pass\n",

@@ -5,7 +5,9 @@ The jobs are of one queue, so their order is that in which they come; each runs 
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
@@ -17,8 +19,12 @@ from hypothesis import strategies as st
 from kbatch.api.configuration import parse
 from kbatch.engine import Memo, NullObserver, Policy, build_policy
 from kbatch.engine.carryover import known_ends
-from kbatch.engine.decisions import Transaction, Verdict
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import Transaction, Turn, Verdict
 from kbatch.engine.reservation.bounds import Bounds
+from kbatch.engine.reservation.kept import PlannedStart
+from kbatch.engine.reservation.planned import PlannedStarts
+from kbatch.engine.state.cycle_state import CycleState
 from kbatch.simulator.backfill_check import check_backfill
 from kbatch.simulator.cluster import SimulatedCluster
 from kbatch.simulator.documents import Document
@@ -30,6 +36,7 @@ from kbatch.times import SECOND
 from tests.examples import examples
 
 Json = dict[str, Any]
+cycles = importlib.import_module("kbatch.engine.cycle")
 SEEN = {"app": "seen"}
 DRIVER = "disks.example.com"
 KEPT = ("", "", "apart", "exclusive", "port", "seen", "shy")
@@ -58,6 +65,18 @@ FLOWS = {
     for mode in ("easy", "conservative")
 }
 MODES = {"easy": EASY, "deeper": DEEPER, "conservative": CONSERVATIVE}
+QUEUES = ("a", "b", "c")
+RECLAIMS = {
+    f"{shares}, {depth}": build_policy(
+        parse(
+            f"actions: [reclaim, allocate, {{name: backfill, arguments: {{mode: easy, depth: {depth}}}}}, preempt]"
+            + TIERS.replace("{name: predicates}", f"{{name: conformance}}, {{name: predicates}}, {shares}"),
+            "test",
+        )
+    )
+    for shares in ("{name: drf}, {name: proportion}", "{name: flow}")
+    for depth in (1, 3)
+}
 LIMITS = Limits(max_cycles=2_000)
 pytestmark = pytest.mark.many
 
@@ -67,7 +86,8 @@ relaxed = settings(max_examples=examples(60), deadline=None)
 @dataclass(frozen=True)
 class Work:
     """A job: so many pods of so many CPUs, which come at an instant and run for so long (in seconds; 0: for ever);
-    `more` of them than its minimum, and those that are apart may not stand near these.
+    `more` of them than its minimum, and those that are apart may not stand near these. In another `queue` than the
+    default one it may be evicted as a whole.
 
     Of the style `shy` none may stand beside those of `seen`, who do not mind. Each job of `volume` has a volume, and a
     node attaches only one.
@@ -80,6 +100,7 @@ class Work:
     estimate: int
     style: str = ""
     more: int = 0
+    queue: str = ""
 
     def documents(self, number: int) -> list[Json]:
         name = f"j{number:02}"
@@ -108,6 +129,8 @@ class Work:
             "apiVersion": GROUP, "kind": "PodGroup", "metadata": {"name": name, "annotations": {**times, **said}},
             "spec": {"minMember": self.pods, "exclusive": self.style == "exclusive"},
         }  # fmt: skip
+        if self.queue:
+            group["spec"] |= {"queue": self.queue, "disruption": "Whole"}
         named = {"scheduling.k8s.io/group-name": name}
         pods = [
             {
@@ -164,6 +187,8 @@ class Day:
                 }
                 for number in range(len(self.nodes))
             ]  # fmt: skip
+        for name in sorted({work.queue for work in self.work if work.queue}):
+            documents.append({"apiVersion": GROUP, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}})
         if self.cap:
             hard = {"capability": {"cpu": str(self.cap)}}
             documents.append({"apiVersion": GROUP, "kind": "Queue", "metadata": {"name": "default"}, "spec": hard})
@@ -179,7 +204,14 @@ class Day:
 
 
 @st.composite
-def days(draw: st.DrawFn, *, styles: tuple[str, ...] = ("",), unknown: bool = False, more: int = 0) -> Day:
+def days(
+    draw: st.DrawFn,
+    *,
+    styles: tuple[str, ...] = ("",),
+    unknown: bool = False,
+    more: int = 0,
+    queues: tuple[str, ...] = ("",),
+) -> Day:
     """Small days; what runs past its estimate, or has none, only where `unknown`; so many pods above the minimum."""
     nodes = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
     work: list[Work] = []
@@ -192,6 +224,7 @@ def days(draw: st.DrawFn, *, styles: tuple[str, ...] = ("",), unknown: bool = Fa
                 1 if small else draw(st.integers(1, len(nodes) + 1)), draw(st.integers(1, max(nodes))),
                 draw(st.integers(0, 8)),
                 seconds, estimate, draw(st.sampled_from(styles)), draw(st.integers(0, more)) if more else 0,
+                draw(st.sampled_from(queues)),
             )
         )  # fmt: skip
     cap = draw(st.one_of(st.just(0), st.integers(2, 9)))
@@ -271,7 +304,10 @@ class Forgetful(_Run):
 
 
 @relaxed
-@given(days(styles=ALL, unknown=True), st.sampled_from([*MODES.values(), ENQUEUE]))
+@given(
+    st.one_of(days(styles=ALL, unknown=True), days(styles=KEPT, unknown=True, queues=QUEUES)),
+    st.sampled_from([*MODES.values(), ENQUEUE, *RECLAIMS.values()]),
+)
 def test_the_memo_changes_nothing(day: Day, policy: Policy) -> None:
     found = []
     for kind in (_Run, Forgetful):
@@ -281,6 +317,31 @@ def test_the_memo_changes_nothing(day: Day, policy: Policy) -> None:
         output = result.json()
         found.append((json.dumps([output["cycles"], output["pods"]]), result.planned, result.started))
     assert found[0] == found[1]
+
+
+@relaxed
+@given(days(styles=KEPT, unknown=True, more=1, queues=QUEUES), st.sampled_from(sorted(RECLAIMS)))
+def test_reclaim_plans_what_allocate_will(day: Day, way: str) -> None:
+    """Unless somebody is evicted in between, or a nominated pod may be bound, of which it is not known before when it
+    ends; allocate goes on to those whose queue has had its share.
+    """
+    first: dict[PlannedStarts, list[object]] = {}
+    only, told = PlannedStarts.only, cycles._state_after
+
+    def dropping(planned: PlannedStarts, starts: Mapping[str, PlannedStart]) -> None:
+        if not planned.session.nominees:
+            first[planned] = [start.mark for start in planned.starts.values()]
+        only(planned, starts)
+
+    def after(context: CycleContext) -> Generator[Turn, None, CycleState]:
+        planned = context.planned
+        if planned is not None and planned in first and not context.session.leaving:
+            found = first.pop(planned)
+            assert found == [start.mark for start in planned.starts.values()][: len(found)]
+        return (yield from told(context))
+
+    with mock.patch.object(PlannedStarts, "only", dropping), mock.patch.object(cycles, "_state_after", after):
+        assert not simulate(day.manifests(), RECLAIMS[way], LIMITS).limited
 
 
 @relaxed

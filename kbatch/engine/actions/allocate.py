@@ -23,7 +23,7 @@ from typing import Any
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import Line, moments_of, rankings_of, wants_room
+from kbatch.engine.actions.common import Line, moments_of, plan_start, rankings_of, wants_room
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
@@ -36,7 +36,7 @@ from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.reservation.planned import PlannedStarts
-from kbatch.engine.reservation.planning import plan, reserve
+from kbatch.engine.reservation.planning import plan
 from kbatch.engine.reservation.promises import known_by_now, taken_over
 from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.limits import over_capability
@@ -294,13 +294,11 @@ class _Line:
 
     def _plan(self, planned: PlannedStarts, job: JobState) -> Iterator[Transaction | Turn]:
         """Plan the start of a job that was tried in vain, if it lacks nothing but room."""
-        feasibility = self.context.feasibility
-        if job.key in self._kept_out or self.session.valid(job) is not None or feasibility.hopeless(job):
+        context = self.context
+        if job.key in self._kept_out or not (yield from plan_start(context, planned, job)):
             return
-        if len(next_tasks(job, unplaced(job))) >= job.missing():
-            yield from reserve(planned, feasibility, self.context.ledger, job)
-            if planned.keeps:
-                yield from taken_over(planned, feasibility, self.context.ledger, self.context.rankings, job)
+        if planned.keeps:
+            yield from taken_over(planned, context.feasibility, context.ledger, context.rankings, job)
 
     def _preempt_before(self, job: JobState) -> Generator[Transaction | Turn, None, None]:
         """Make room inside the queue for those that matter more than the job; each is tried once."""

@@ -9,10 +9,12 @@ from typing import Any
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.reservation.planned import PlannedStarts
+from kbatch.engine.reservation.planning import reserve
 from kbatch.engine.session.guarding import key_of
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import next_request
+from kbatch.engine.state.minimum import next_request, next_tasks, unplaced
 from kbatch.engine.state.queues import QueueState
 
 
@@ -55,6 +57,18 @@ def moments_of(context: CycleContext) -> Sequence[When]:
     """Whether room that comes free later will do: not for those that are gone in time only if they start now."""
     planned = context.planned
     return (When.NOW,) if planned is not None and planned.hurried else (When.NOW, When.LATER)
+
+
+def plan_start(context: CycleContext, planned: PlannedStarts, job: JobState) -> Generator[Turn, None, bool]:
+    """Plan the start of a job whose minimum was tried in vain, if it lacks nothing but room; whether that was looked
+    at.
+    """
+    if context.session.valid(job) is not None or context.feasibility.hopeless(job):
+        return False
+    if len(next_tasks(job, unplaced(job))) < job.missing():
+        return False
+    yield from reserve(planned, context.feasibility, context.ledger, job)
+    return True
 
 
 def wants_room(job: JobState) -> bool:

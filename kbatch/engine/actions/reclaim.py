@@ -2,7 +2,8 @@
 
 The receiver ends at most at its share; donors give only what is above theirs. Where idle or releasing room serves, it
 is set aside for the job until the action ends, so that nobody is evicted in its stead; allocate then gives it out in
-order. Room that gathers for an aged group serves nobody whom allocate would not let have it.
+order. Room that gathers for an aged group serves nobody whom allocate would not let have it; nor does the room that
+allocate will keep for planned starts: where these are not kept from cycle to cycle, they are planned here as there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import lines_of, moments_of, rankings_of
+from kbatch.engine.actions.common import lines_of, moments_of, plan_start, rankings_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.enough import FEW, could_fit
@@ -66,7 +67,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     lines = yield from lines_of(session)
     heap = [(line.key(), name) for name, line in lines.items()]
     heapq.heapify(heap)
-    aside = _Aside(context)
+    aside, planned = _Aside(context), context.planned
+    before = dict(planned.starts) if planned is not None else {}
     searches, decided = Searches(context, _EVICTOR), Decided(context)
     session.caches.append(searches.forget)
     aged = yield from keep_for_the_aged(session, context.feasibility, context.ledger)
@@ -88,6 +90,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             heapq.heapreplace(heap, (line.key(), name))
         else:
             heapq.heappop(heap)
+    if planned is not None and not planned.keeps:
+        planned.only(before)  # allocate plans anew: it knows who has started
     yield from decided.sparing()
     kept = bool(context.ledger)
     context.ledger.end()
@@ -101,6 +105,8 @@ class _Aside:
         self._context = context
         self._session = session = context.session
         self._since = session.commits
+        self.kept_out: set[str] = set()
+        """The keys of jobs that others were promised the room of: allocate plans no start for them."""
         self._count = 0
         """So many times room was set aside: when `session.commits` has grown by more, something was decided."""
         self._statements: list[tuple[Statement, bool]] = []
@@ -115,7 +121,7 @@ class _Aside:
         """Set aside what the statement has placed: a step of its job. `first`: its first choice for its minimum."""
         self._statements.append((statement, first))
         planned = self._context.planned
-        if planned is not None and planned.starts:
+        if planned is not None and (planned.starts or not planned.keeps):
             starting = [(task, row) for step, task, row, *_ in statement.recorded() if step is Operation.ALLOCATE]
             self._ends[statement] = planned.ends.expect(starting)
         self._count += 1
@@ -154,14 +160,30 @@ class _Aside:
 def _beside_the_aged(
     context: CycleContext, queue: QueueState, job: JobState, aside: _Aside, searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
-    """`_step`, beside the room that is kept for an aged group, if it is kept from the job."""
+    """`_step`, beside the room that is kept for an aged group, if it is kept from the job. Where none can be taken, the
+    job's start is planned, as allocate will.
+    """
     ledger = context.ledger
     lifted = ledger.lift(job)
     try:
-        return (yield from _step(context, queue, job, aside, searches))
+        moved = yield from _step(context, queue, job, aside, searches)
+        if not moved:
+            yield from _plan(context, queue, job, aside)
+        return moved
     finally:
         if lifted:
             ledger.lay()
+
+
+def _plan(context: CycleContext, queue: QueueState, job: JobState, aside: _Aside) -> Iterator[Turn]:
+    """Plan the start of a job that was tried in vain, unless starts are kept from cycle to cycle: those behind it find
+    the room that allocate will leave to them. Whose queue has had its share comes after all who may be helped here.
+    """
+    planned = context.planned
+    if planned is None or planned.keeps or not (planned.wanted(job) and job.missing()) or job.key in aside.kept_out:
+        return
+    if queue.record.open and context.session.overused(queue, job) is None:
+        yield from plan_start(context, planned, job)
 
 
 def _step(
@@ -204,7 +226,10 @@ def _keep(
         fits = yield from _fits(context, statement, wanted, when)
     if fits and context.planned is not None and context.planned.later(job):
         fits = False  # it was promised an earlier start
-    if not fits or ((wanted.single is not None or job.job.shadow) and _promised(context, statement)):
+    if fits and (wanted.single is not None or job.job.shadow) and _promised(context, statement):
+        aside.kept_out.add(job.key)
+        fits = False
+    if not fits:
         statement.rollback()
         return False
     aside.keep(statement, first=wanted.single is None and not wanted.instead)

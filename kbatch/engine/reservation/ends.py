@@ -46,6 +46,8 @@ class Ends:
         self._by_row: dict[int, Sequence[Release]] = {}
         self._counted: set[str] = set()
         self._cursor = 0
+        self._open: dict[str, Release] = {}
+        """By key of the pod, of those that are placed in an open statement."""
         self._moves = 0
         """How often ends were added of pods that are placed in an open statement, or taken away."""
 
@@ -127,12 +129,14 @@ class Ends:
         self.follow()
         lengths = [(task, row, self._expected.length(task)) for task, row in placed]
         found = [self._starting(task, row, length) for task, row, length in lengths if length is not None]
+        self._open.update({release.key: release for release in found})
         self._moves += len(found)
         return found
 
     def expect_no_more(self, expected: Iterable[Release]) -> None:
         """What `expect` has counted is given back."""
         for release in expected:
+            del self._open[release.key]
             self._come_on[release.row].remove(release)
             self._by_row.pop(release.row, None)
             self._moves += 1
@@ -200,7 +204,7 @@ class Ends:
         or wants whole nodes, counts on none of other schedulers' pods: plugins follow only those that kbatch moves.
         """
         self.follow()
-        leaving, known, come = self._session.leaving, self._known, [*self.come, *self.leaving]
+        leaving, known, come = self._session.leaving, self._known, [*self.come, *self._open.values(), *self.leaving]
         key, horizon = job.key, known.horizon
         ours = heeds or self._session.whole_nodes.active
 

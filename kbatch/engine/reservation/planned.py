@@ -438,6 +438,11 @@ class PlannedStarts:
         self._entered += 1
         self.starts[start.job.key] = start
 
+    def only(self, starts: Mapping[str, PlannedStart]) -> None:
+        """From now on these starts are planned, and no others; nothing is kept until `lay`."""
+        self.lift()
+        self.starts = dict(starts)
+
     def started(self, job: JobState) -> None:
         """A job was started."""
         if any(self.stands(start) for start in self.starts.values() if start.job.key != job.key):

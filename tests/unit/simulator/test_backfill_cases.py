@@ -22,6 +22,11 @@ MODES = {
     mode: f"actions: [enqueue, reclaim, allocate, {{name: backfill, arguments: {{mode: {mode}}}}}, preempt]{TIERS}"
     for mode in ("none", "easy", "conservative")
 }
+FLOW = """
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: predicates}, {name: flow, arguments: {halfTime: 10m}}, {name: nodeorder}]
+"""
 planning = pytest.mark.parametrize("mode", ["easy", "conservative"])
 
 
@@ -257,3 +262,43 @@ def test_nobody_goes_for_one_to_whom_allocate_gives_room_beside_planned_starts(
     found = starts(outcome)
     assert {pod: found[pod] for pod in begins} == begins
     assert not outcome.evictions
+
+
+WAITS_FOR_NOBODY = {"x-0": 4.0, "g-0": 21.0, "g-1": 21.0, "p-0": 10000.0}
+
+
+@planning
+@pytest.mark.parametrize("tiers", [TIERS, FLOW], ids=["shares", "flow"])
+def test_nobody_below_its_share_waits_for_room_that_is_kept_for_a_planned_start(
+    simulate: Callable[..., Any], mode: str, tiers: str
+) -> None:
+    outcome = simulate("reclaim-knows-what-allocate-keeps", MODES[mode].replace(TIERS, tiers))
+    found = starts(outcome)
+    assert {pod: found[pod] for pod in WAITS_FOR_NOBODY} == WAITS_FOR_NOBODY
+    gone = [(each["pod"], each["for"], each["time"]) for each in outcome.evictions]
+    assert gone == [("default/r4-0", "default/x", 3.0), ("default/r2-0", "default/g", 20.0)]
+
+
+FIRST = """
+- {apiVersion: scheduling.incubator.k8s.io/v1alpha1, kind: Queue, metadata: {name: c}, spec: {weight: 1}}
+- apiVersion: scheduling.incubator.k8s.io/v1alpha1
+  kind: PodGroup
+  metadata: {name: y, annotations: {simulate.kbatch.dev/arrival: '3'}}
+  spec: {minMember: 1, queue: c}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: y-0
+    annotations: {scheduling.k8s.io/group-name: y, simulate.kbatch.dev/arrival: '3', simulate.kbatch.dev/duration: '9'}
+  spec: *x
+"""
+
+
+def test_nobody_goes_for_one_who_comes_before_the_job_whose_start_is_planned(simulate: Callable[..., Any]) -> None:
+    """Its queue has less of its share. So it is given what would be kept from others."""
+    text = (CASES / "reclaim-knows-what-allocate-keeps.yaml").read_text("utf-8") + FIRST
+    outcome = simulate(text, MODES["easy"])
+    found = starts(outcome)
+    assert found["y-0"] == 3.0
+    assert (found["x-0"], found["g-0"]) == (4.0, 21.0)
+    assert {each["for"] for each in outcome.evictions} == {"default/x", "default/g"}
