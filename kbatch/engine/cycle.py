@@ -36,6 +36,7 @@ from kbatch.engine.reservation.nominations import ending, whole_or_none
 from kbatch.engine.reservation.partial import binding_after
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.reservation.promises import free_of, offered_of, promised, renew
+from kbatch.engine.reservation.resting import resting_after
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
 from kbatch.engine.session.guarding import failing_after, own_up
@@ -150,7 +151,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     with observer.span("session"):
         yield TURN
         awake = Awake(memo, context.backlog, snapshot)
-        yield from session.open(awake.jobs)
+        yield from session.open(awake.jobs, context.backlog.resting)
         own_up(session)
         session.caches += [context.rankings.close, context.feasibility.forget, context.foreknown.forget]
     decided = False
@@ -215,7 +216,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after.holdings = context.holdings.keep(session.queues)
     after.lone_pods = context.lone_pods.keep(session.queues)
     after.ends = context.planned.ends.left() if context.planned is not None else None
-    awake.leave(after, session)
+    awake.leave(after, session, (yield from resting_after(session)))
     queues = session.standings()
     planned = context.planned
     starts = {key: each.at for key, each in planned.starts.items() if planned.stands(each)} if planned else {}

@@ -299,6 +299,11 @@ class Plugin:
     alone: then a group that waits to come in queue is asked about only when it has changed, and not in each cycle.
     """
 
+    limits_alike: ClassVar[bool] = False
+    """Whether `headroom` says the same of all groups of a queue that have no lifetime and hold nothing, for pods of one
+    class, as long as nothing is decided: then one of several that are alike is asked about for all.
+    """
+
     own_nodes: ClassVar[bool] = False
     """Whether `node_order` reads `opened` and `coming` of its rows: where the pod's own job has pods already."""
 

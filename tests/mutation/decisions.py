@@ -15,6 +15,48 @@ _STATE: Final = "kbatch/engine/state"
 _UNSCHEDULABLE: Final = "kbatch/engine/carryover/unschedulable.py"
 
 MUTANTS: Final = (
+    # --- groups that are alike, or rest -------------------------------------------------------------------------------
+    Mutant(
+        "rests-though-changed", f"{_SESSION}/session.py",
+        "rest.generation != job.generation", "rest.generation < 0",
+        "a group whose pods have changed is placed by what they asked for before",
+    ),
+    Mutant(
+        "rests-beyond-its-time", "kbatch/engine/reservation/resting.py",
+        "if rest.late is not None and session.now >= rest.late:", "if session.now < 0:",
+        "a group that is in queue for too long is not sent back",
+    ),
+    Mutant(
+        "rest-wakes-nobody", "kbatch/engine/reservation/resting.py",
+        "session.wake.append(late)", "pass",
+        "nobody wakes to send a group back that is in queue for too long",
+    ),
+    Mutant(
+        "promised-nothing-at-rest", f"{_ACTIONS}/enqueue.py",
+        "            self.sums.promise(job.queue, rest.kept)\n", "",
+        "what a group in queue was promised is promised to the next one, too",
+    ),
+    Mutant(
+        "alike-whatever-it-asks-for", f"{_ACTIONS}/allocate.py",
+        "if not other.possible or likeness(other) != like or", "if not other.possible or",
+        "whoever stands behind one that found no room is told that it finds none either",
+    ),
+    Mutant(
+        "late-like-the-one-before", "kbatch/engine/reservation/planned.py",
+        "return all((until is None or until > at) == (before is None or before > at) for at in instants)",
+        "return True",
+        "who would be gone before a planned start is kept from its room like those that would not",
+    ),
+    Mutant(
+        "passed-whatever-its-priority", f"{_ACTIONS}/preempt.py",
+        "if likeness(other) != like or not sound(session, other):", "if not sound(session, other):",
+        "nobody is evicted for whom stands behind one for which nobody could be",
+    ),
+    Mutant(
+        "told-what-another-lacks", "kbatch/engine/diagnosis/verdicts.py",
+        "return job.queue, like, job.key in session.unfit,", "return job.queue, job.key in session.unfit,",
+        "a group is told the numbers of another one of its queue",
+    ),
     # --- enqueue ------------------------------------------------------------------------------------------------------
     Mutant(
         "row-outlives-change", f"{_CARRYOVER}/awake.py",

@@ -40,6 +40,10 @@ class Line:
         more = next_request(self._heap[0][1]) if self._session.looks_ahead else None
         return self._session.queue_key(self.queue, more)
 
+    def first(self) -> JobState:
+        """The job that `next` would take out."""
+        return self._heap[0][1]
+
     def next(self) -> JobState:
         """Take the first job out of the line."""
         return heapq.heappop(self._heap)[1]

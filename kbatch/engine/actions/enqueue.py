@@ -197,6 +197,8 @@ class _Admission:
         for job in session.live():
             if session.due(2):
                 yield TURN
+            if job.rest is not None and self._goes_on_resting(job):
+                continue
             if job.key in session.failed or job.job.over:
                 continue
             if job.possible and attempt(session, job, partial(ousted, session, job), False):
@@ -582,12 +584,30 @@ class _Admission:
 
     # --- who is in queue ----------------------------------------------------------------------------------------------
 
+    def _goes_on_resting(self, job: JobState) -> bool:
+        """`_keep`, for a group that rests; False where more is to be asked than is known of it."""
+        session, rest = self.session, job.rest
+        if rest is None or rest.kept is None or job.moves[0] or not (job.in_queue and job.possible):
+            return False
+        if session.queue(job.queue).record.capability or self.sums.quotas.of(job.job.namespace):
+            return False
+        if self._turns > 0:
+            self._turns -= 1
+        else:
+            self.sums.promise(job.queue, rest.kept)
+            session.promise(job, rest.kept)
+        aged = self._spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
+        self._spare -= int(aged)
+        return True
+
     def _keep(self, job: JobState) -> None:
         """Go on promising room to a group in queue, unless it is sent back."""
         session = self.session
         if self._robbed(job):
             return
         wanted = needs(session, job)
+        if job.rest is not None and wanted is not None and not job.moves[0]:
+            job.rest.kept = wanted.kept
         there = self._turns > 0 and job.bound + len(job.job.waiting) >= job.minimum
         if there:
             self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill

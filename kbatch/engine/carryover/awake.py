@@ -5,6 +5,7 @@ from __future__ import annotations
 from kbatch.engine.carryover.backlog import Backlog
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 
@@ -61,9 +62,10 @@ class Awake:
                 backlog.changed = snapshot.now
         backlog.position = backlog.changes.position
 
-    def leave(self, memo: Memo, session: Session) -> None:
-        """Put the backlog into the next cycle's memo."""
+    def leave(self, memo: Memo, session: Session, resting: dict[str, JobState]) -> None:
+        """Put the backlog, and the groups in queue that rest, into the next cycle's memo."""
         backlog = self._backlog
+        backlog.resting = resting
         backlog.stamp = max(1, backlog.stamp)
         for name in backlog.levels.keys() - session.queues.keys():
             del backlog.levels[name]

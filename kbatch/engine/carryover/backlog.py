@@ -20,6 +20,7 @@ from kbatch.api.reasons import Reason
 from kbatch.engine.carryover.by_age import Age, ByAge
 from kbatch.engine.carryover.giving import Freed, Giving, Levels
 from kbatch.engine.carryover.standing import Code
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.jobs import Job
 from kbatch.model.journal import Journal
 from kbatch.model.quota import Ask
@@ -183,7 +184,7 @@ class Backlog:
     Attributes:
         changes: of the model whose groups these are. position: what of it has been taken in.
         capacity: the model's `capacity_generation` that `hopeless` and `unfit` hold for.
-        awake: keys of the live groups that have no row.
+        awake: keys of the live groups that have no row. resting: of those the ones in queue to which nothing happens.
         stamp: moves with each cycle that takes it over; one that broke off leaves nothing to go on from.
         changed: the instant of the last cycle in which anything had changed. generation: the model's then.
         paced: until which instant so many were told again as `ROUND` says.
@@ -204,6 +205,7 @@ class Backlog:
         self.position = 0
         self.capacity = -1
         self.awake: tuple[str, ...] = ()
+        self.resting: dict[str, JobState] = {}
         self.stamp = 0
         self.changed = 0
         self.generation = -1

@@ -30,10 +30,10 @@ from kbatch.engine.carryover.backlog import Entry
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import StartEstimate, Turn, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages, restated
-from kbatch.engine.session.guarding import attempt, reason_of, working
+from kbatch.engine.session.guarding import attempt, reason_of, sound, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import unplaced
+from kbatch.engine.state.minimum import likeness, unplaced
 
 _PASSING: Final = (
     BindFailed, ExcessBudgetExceeded, InfiniteShareExceeded, NotEnoughResources, QueueCapabilityExceeded, QueueOverused,
@@ -48,6 +48,7 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
     """
     session, planned = context.session, context.planned
     backlog = deque(context.told)
+    known: dict[object, Reason] = {}
     for job in session.live():
         model = job.job
         while backlog and backlog[0][0].age < (model.created, model.key):
@@ -61,12 +62,24 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             if attempt(session, job, partial(_stands, session, job), False):
                 found = True, None
             elif model.key not in session.failed:
-                why = yield from working(session, job, partial(_reason, session, job, shortages), None)
+                alike = _told_alike(session, job)
+                why = known.get(alike) if alike is not None else None
+                if why is None:
+                    why = yield from working(session, job, partial(_reason, session, job, shortages), None)
+                    if why is not None and alike is not None:
+                        known[alike] = why
                 found = (False, why) if why is not None else None
         whole, reason = found or (job.whole, None if job.whole else reason_of(session.failed[model.key]))
         attempted = found is not None and not whole and model.key in session.attempted
         estimate = _estimate(context, job, reason) if not whole else None
-        yield Verdict(
+        rest = job.rest
+        if rest is not None and rest.said is not None and job.in_queue and not whole:
+            said = rest.said
+            same = said.attempted == attempted and said.attempts == job.attempts and said.estimate == estimate
+            if same and (said.reason is reason or said.reason == reason):
+                yield said
+                continue
+        verdict = Verdict(
             group=model.name,
             shadow=model.shadow,
             enqueued=None if model.shadow else job.in_queue,
@@ -81,8 +94,25 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             estimate=estimate,
             backfilled=whole and planned is not None and model.key in planned.backfilled,
         )
+        if rest is not None:
+            rest.said = verdict if verdict.enqueued and not whole else None
+        yield verdict
     for entry, why in backlog:
         yield _in_backlog(session, entry, why)
+
+
+def _told_alike(session: Session, job: JobState) -> object | None:
+    """What decides why the job waits, where that is the same for all that are alike and were refused for the same.
+
+    None: it is asked for by itself.
+    """
+    like = likeness(job)
+    if not (like and session.by_job and sound(session, job)):
+        return None
+    reasons = session.reasons.get(job.key, ())
+    if any(isinstance(reason, QueueOverused) for reason in reasons):
+        return None  # its numbers are the job's
+    return job.queue, like, job.key in session.unfit, tuple([id(reason) for reason in reasons])
 
 
 def _estimate(context: CycleContext, job: JobState, reason: Reason | None) -> StartEstimate | None:

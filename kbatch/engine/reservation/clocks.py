@@ -82,7 +82,7 @@ def judge(session: Session, job: JobState) -> None:
     group = job.job.group
     if group is None or not job.possible or not session.policy.has("enqueue") or job.bound > 0 or job.whole:
         return
-    since = _counts_from(session, job)
+    since = counts_from(session, job)
     if since is None:
         return
     if job.in_queue:
@@ -127,7 +127,7 @@ def clocks_after(session: Session, kept: Collection[str]) -> Generator[Turn, Non
         if job.job.group is None or not job.in_queue or job.bound > 0 or job.whole:
             continue
         enqueued = job.job.condition(conditions.ENQUEUED)
-        since = _counts_from(session, job)
+        since = counts_from(session, job)
         if enqueued is None or enqueued.status != conditions.TRUE or since is None:
             continue
         clock = _clock(session, job, since)
@@ -140,7 +140,7 @@ def clocks_after(session: Session, kept: Collection[str]) -> Generator[Turn, Non
     return found
 
 
-def _counts_from(session: Session, job: JobState) -> int | None:
+def counts_from(session: Session, job: JobState) -> int | None:
     """The instant from which the time of a group of which nothing runs counts, in queue or sent back."""
     since = enqueued_since(session, job)
     lost = fell(session, job) if job.in_queue and since is not None else None

@@ -119,6 +119,18 @@ class PlannedStarts:
             self.mark = mark
         self.turn_to(job)
 
+    def finds_the_same(self, job: JobState, other: JobState) -> bool:
+        """Whether `lay` would keep the same from a job as from another one that is alike, which it was last told of."""
+        if not self.starts:
+            return True
+        if job.key in self.starts or other.key in self.starts:
+            return False
+        now, instants = self.session.now, [start.at for start in self.starts.values() if start.at is not None]
+        if not instants:
+            return True
+        until, before = self.ends.after(job, now), self.ends.after(other, now)
+        return all((until is None or until > at) == (before is None or before > at) for at in instants)
+
     @property
     def kept(self) -> tuple[object, ...]:
         """What is kept just now, in plain data: for which starts, and how much; that depends on what ends, too."""

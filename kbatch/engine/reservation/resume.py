@@ -25,6 +25,7 @@ from kbatch.engine.reservation.below_minimum import follow, mend
 from kbatch.engine.reservation.clocks import judge
 from kbatch.engine.reservation.nominations import confirm, parts_beyond_capability
 from kbatch.engine.reservation.partial import bound_in_part, complete, lost_members
+from kbatch.engine.reservation.resting import not_resting
 from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -35,7 +36,7 @@ def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | T
     """Bring the session to where the last cycle left the cluster, and end what is over."""
     jobs = session.live()
     told: list[JobState] = []
-    for job in jobs:
+    for job in (yield from not_resting(session)):
         if job.key not in session.failed:
             attempt(session, job, partial(_admit, session, job), None)
         if job.job.group is not None and job.job.group.status.conditions:

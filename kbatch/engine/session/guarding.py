@@ -73,6 +73,14 @@ def key_of(session: Session, job: JobState) -> tuple[Any, ...] | None:
         return None
 
 
+def sound(session: Session, job: JobState) -> bool:
+    """Whether plugins have nothing against the job. False, too, where asking raises: who works on it is to see that."""
+    try:
+        return session.valid(job) is None
+    except Exception:  # noqa: BLE001 -- as above
+        return False
+
+
 def fail(session: Session, job: JobState, error: BaseException) -> None:
     """Leave the group out for the rest of the cycle; what it was nominated to is free for others."""
     if job.key in session.failed:

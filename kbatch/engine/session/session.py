@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from kbatch.resources import Resources, add_to
 from kbatch.times import SECOND
 
 _task_age: Final = attrgetter("created", "key")
+_NO_JOBS: Final[Mapping[str, JobState]] = {}
 _LONGEST_OUT: Final = 600 * SECOND
 """A group that seems to be left out for longer was dated by a clock that was wrong."""
 
@@ -54,6 +55,14 @@ class Undoable(Protocol):
         ...
 
 
+class Refusal(NamedTuple):
+    """A job was refused; without a reason: there was no room."""
+
+    job: JobState
+    reason: Reason | None
+    attempted: bool
+
+
 class Session:
     """The engine's working state; it is the `View` that plugins get.
 
@@ -65,6 +74,7 @@ class Session:
         emptied: it is of the cluster without this scheduler's pods, with the room given for it (see `placement`).
         limits: what a statement asks before it places a task; parts of a cycle add theirs.
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
+        refusals: what is refused meanwhile is noted here, in order; None: nobody wants to know.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
         kept_rooms: room that is kept, until the cycle ends, for pods that do not exist yet: by key of the group the
@@ -96,7 +106,8 @@ class Session:
         by_priority: groups of a queue are to come in queue by their priority before their age, whoever may be evicted.
         promises: what groups in queue were promised and do not hold yet.
         ever: what plugins are asked just now is whether something could be at any later instant.
-        by_plugins: what plugins say of sums beyond capability; None: nothing.
+        by_plugins: what plugins say of sums beyond capability; None: nothing. limits_alike: they say the same of groups
+            of a queue that are alike (see `state.minimum.likeness`).
         learns: plugins know how long groups run of which nobody says so.
         starts: by key when groups are to start that wait, by what plugins foresee. starts_anew: the keys of those for
             which that is another instant than in the cycle before.
@@ -131,6 +142,7 @@ class Session:
         self.given_back = 0
         self.reasons: dict[str, list[Reason]] = {}
         self.attempted: set[str] = set()
+        self.refusals: list[Refusal] | None = None
         self.wake: list[int] = []
         self.due = Pace().due
         self.unfit: set[str] = set()
@@ -189,6 +201,7 @@ class Session:
         self._task_keys = [plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)]
         self._valid = [plugin.job_valid for plugin in those("job_valid")]
         asked = (*those("job_valid"), *those("job_enqueueable"), *those("task_order_key"))
+        self.limits_alike = all(plugin.limits_alike for plugin in those("headroom"))
         limiting = [plugin for plugin in self._plugins if not self.emptied and plugin.limits()]
         self._admission = [plugin.admission for plugin in limiting if plugin.answers("admission")]
         self.by_job = all(plugin.by_job for plugin in asked)
@@ -227,9 +240,9 @@ class Session:
             self.removed_hooks.append(self.whole_nodes.removed)
         self.voting = Voting(policy, self._plugins)
 
-    def open(self, awake: Iterable[Job] | None = None) -> Iterator[Turn]:
+    def open(self, awake: Iterable[Job] | None = None, resting: Mapping[str, JobState] = _NO_JOBS) -> Iterator[Turn]:
         """What takes long before anything can be asked: the plugins' preparations, and a look at each group that the
-        cycle is to look at; None: at all that are not settled.
+        cycle is to look at; None: at all that are not settled. `resting`: see `reservation.resting`.
         """
         for plugin in self._plugins:
             for _ in plugin.prepare():
@@ -237,7 +250,8 @@ class Session:
         yield from self.whole_nodes.preparing()
         found: list[JobState] = []
         for job in sorted(self.model.live.values() if awake is None else awake, key=_age):
-            state = self._jobs[job.key] = self._state(job)
+            known = resting.get(job.key)
+            state = self._jobs[job.key] = self._state(job) if known is None else self._going_on(known, job)
             found.append(state)
             if self.due(1 + len(job.waiting) // 10):
                 yield TURN
@@ -323,6 +337,14 @@ class Session:
             for cls in dict.fromkeys([task.cls for task in waiting]):
                 asks.update(dict.fromkeys(cls.request))
             state.asks = tuple(asks)
+        return state
+
+    def _going_on(self, state: JobState, job: Job) -> JobState:
+        """The state of the cycle before, if the group has not changed since; or a new one."""
+        rest = state.rest
+        if rest is None or state.job is not job or rest.generation != job.generation or job.key in self.out:
+            return self._state(job)
+        state.lost_work, state.most, state.turns = self._lost_work, None, None
         return state
 
     def _in_order(self, tasks: list[Task]) -> list[Task]:
@@ -495,7 +517,12 @@ class Session:
 
     def valid(self, job: JobState) -> Reason | None:
         """Why the job cannot be tried at all."""
-        return most_specific([ask(job) for ask in self._valid])
+        if not self.by_job:
+            return most_specific([ask(job) for ask in self._valid])
+        known = job.known
+        if known.valid is None or known.valid[0] != job.in_queue:
+            known.valid = job.in_queue, most_specific([ask(job) for ask in self._valid])
+        return known.valid[1]
 
     def enqueueable(self, job: JobState) -> Reason | None:
         """Why plugins keep the job out of the queue."""
@@ -672,11 +699,15 @@ class Session:
         self.reasons.setdefault(job.key, []).append(reason)
         if attempted:
             self.attempted.add(job.key)
+        if self.refusals is not None:
+            self.refusals.append(Refusal(job, reason, attempted))
 
     def refuse_room(self, job: JobState) -> None:
         """Note that there is no room for what the job's minimum lacks; how much, is said when all is decided."""
         self.unfit.add(job.key)
         self.attempted.add(job.key)
+        if self.refusals is not None:
+            self.refusals.append(Refusal(job, None, True))
 
 
 def _uses_its_share(job: JobState) -> bool:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from kbatch.api.reasons import Reason
+from kbatch.engine.decisions import Verdict
 from kbatch.engine.state.lost_work import LostWork
 from kbatch.model.jobs import Job
 from kbatch.model.tasks import Task, TaskClass
@@ -23,7 +25,8 @@ class Known:
     Attributes:
         moves, waiting: it stands while these are the group's.
         missing: see `JobState.missing`. shortfalls: see `state.minimum`. signature: see there, of the tasks that wait.
-        counts: see `placement.kinds.counts_of`.
+        counts: see `placement.kinds.counts_of`. likeness: see `state.minimum`; `()` where it has none.
+        valid: what plugins said of it in `job_valid`, and whether it was in queue then.
     """
 
     moves: int
@@ -32,6 +35,26 @@ class Known:
     shortfalls: Sequence[tuple[str | None, int]] | None = None
     signature: tuple[object, ...] | None = None
     counts: Sequence[tuple[TaskClass, str, int]] | None = None
+    likeness: tuple[object, ...] | None = None
+    valid: tuple[bool, Reason | None] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Rest:
+    """What was worked out of a group in queue that waits for its single pod, and of which nothing was decided: it holds
+    until the group changes. See `reservation.resting`.
+
+    Attributes:
+        generation: the group's when it was worked out. noted: the instant. late: when it is sent back; None: never.
+        kept: what it goes on being promised where its queue has no hard cap; None: nobody has asked.
+        said: the last verdict on it.
+    """
+
+    generation: int
+    noted: int
+    late: int | None
+    kept: Resources | None = None
+    said: Verdict | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -58,6 +81,7 @@ class JobState:
             by one. Both are worked out when they are first asked for: see `growth` and `shrinking`.
         ends: it has a lifetime. charged: what it takes of its queue's excessBudget, in millionths of a resource-minute.
         moves: how often `count` was called, in a list that those share who share their sums.
+        rest: what the cycle before knew of it and nothing has changed since; None: it is looked at as ever.
     """
 
     job: Job
@@ -85,6 +109,7 @@ class JobState:
     ends: bool = False
     charged: int = 0
     moves: list[int] = field(default_factory=lambda: [0])
+    rest: Rest | None = None
     key: str = field(init=False)
     _known: Known = field(init=False)
 

@@ -57,6 +57,30 @@ def _signature(job: JobState, tasks: Sequence[Task]) -> tuple[object, ...]:
     return runs, *wanted_beside(job)
 
 
+def likeness(job: JobState) -> tuple[object, ...]:
+    """What tells a group that wants a single pod, and has none yet, from others of its queue: whoever is alike in it
+    finds the same room, and the same victims, age and length aside. `()`: it is no such group.
+    """
+    known = job.known
+    if known.likeness is None:
+        known.likeness = _likeness(job)
+    return known.likeness
+
+
+def _likeness(job: JobState) -> tuple[object, ...]:
+    model = job.job
+    group = model.group
+    if group is None or len(job.waiting) != 1 or job.gated or model.minimum != 1 or model.roles or job.pipelined:
+        return ()
+    if job.ends or job.evicted or job.together is not None or model.wants_whole_nodes:
+        return ()
+    task = job.waiting[0]
+    return (
+        task.cls.id, task.role, task.priority, task.never_preempts, model.priority, model.proven, model.disruption,
+        group.spec.min_runtime_seconds,
+    )  # fmt: skip
+
+
 def wanted_beside(job: JobState) -> tuple[object, ...]:
     """All of `signature` but the tasks: what is wanted of them, and where they may stand."""
     caps = [(role.name, job.role_headroom(role.name)) for role in job.job.roles]

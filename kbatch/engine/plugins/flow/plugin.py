@@ -45,6 +45,7 @@ class Flow(Plugin):
     reasons: ClassVar[tuple[type[Reason], ...]] = (InfiniteShareExceeded, ExcessBudgetExceeded)
     agrees: ClassVar[frozenset[str]] = frozenset({"reclaimable"})
     votes_by_class: ClassVar[bool] = True
+    limits_alike: ClassVar[bool] = True
     by_priority: ClassVar[bool] = True
     minds_promises: ClassVar[bool] = True
 
