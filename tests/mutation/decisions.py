@@ -37,8 +37,8 @@ MUTANTS: Final = (
         "what a group in queue was promised is promised to the next one, too",
     ),
     Mutant(
-        "alike-whatever-it-asks-for", f"{_ACTIONS}/allocate.py",
-        "if not other.possible or likeness(other) != like or", "if not other.possible or",
+        "alike-whatever-it-asks-for", f"{_ACTIONS}/common.py",
+        "if not job.possible or likeness(job) != likeness(other):", "if not job.possible:",
         "whoever stands behind one that found no room is told that it finds none either",
     ),
     Mutant(
@@ -46,11 +46,6 @@ MUTANTS: Final = (
         "return all((until is None or until > at) == (before is None or before > at) for at in instants)",
         "return True",
         "who would be gone before a planned start is kept from its room like those that would not",
-    ),
-    Mutant(
-        "passed-whatever-its-priority", f"{_ACTIONS}/preempt.py",
-        "if likeness(other) != like or not sound(session, other):", "if not sound(session, other):",
-        "nobody is evicted for whom stands behind one for which nobody could be",
     ),
     Mutant(
         "told-what-another-lacks", "kbatch/engine/diagnosis/verdicts.py",

@@ -5,7 +5,6 @@ itself, in each cycle, gets the same.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
@@ -15,8 +14,7 @@ from hypothesis import strategies as st
 
 from kbatch.api.objects import PodGroup
 from kbatch.engine import Policy
-from kbatch.engine.actions import preempt
-from kbatch.engine.actions.allocate import _Line
+from kbatch.engine.actions import allocate, preempt
 from kbatch.engine.diagnosis import verdicts
 from kbatch.model.events import Delete, Upsert
 from tests.examples import examples
@@ -91,8 +89,8 @@ class ByItself(Remembering):
     def cycle(self) -> Decisions:
         alike = run(self.model, self.policy, now=self.now, state=self.state)
         with ExitStack() as stack:
-            stack.enter_context(patch.object(_Line, "_tells_of_others", lambda *_: False))
-            stack.enter_context(patch.object(preempt, "_pass_alike", _nobody))
+            for action in (allocate, preempt):
+                stack.enter_context(patch.object(action, "tells_of_others", lambda *_: False))
             stack.enter_context(patch.object(verdicts, "_told_alike", lambda *_: None))
             alone = run(self.model, self.policy, now=self.now, state=self.state)
         assert alike.outcome is not None
@@ -102,10 +100,6 @@ class ByItself(Remembering):
         assert (alike.outcome.state, alike.outcome.next_wake) == (alone.outcome.state, alone.outcome.next_wake)
         assert alike.outcome.planned == alone.outcome.planned
         return super().cycle()
-
-
-def _nobody(*_: object) -> Iterator[None]:
-    return iter(())
 
 
 @settings(relaxed, max_examples=examples(120))

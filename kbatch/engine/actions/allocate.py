@@ -23,7 +23,17 @@ from typing import Any
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import Line, moments_of, plan_start, rankings_of, wants_room
+from kbatch.engine.actions.common import (
+    Line,
+    judged_alike,
+    moment,
+    moments_of,
+    plan_start,
+    rankings_of,
+    tells_of_others,
+    told_alike,
+    wants_room,
+)
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
@@ -38,13 +48,13 @@ from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.reservation.planning import plan
 from kbatch.engine.reservation.promises import known_by_now, taken_over
-from kbatch.engine.session.guarding import key_of, sound, working
+from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Refusal, Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.growth import Growing
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import likeness, next_request, next_tasks, no_choice, signature, unplaced
+from kbatch.engine.state.minimum import next_request, next_tasks, no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 
@@ -243,7 +253,7 @@ class _Line:
         if not job.possible:
             return False  # another one's step has found it failing
         session = self.session
-        tells, before = bool(self._heap) and self._tells_of_others(job), self._moment()
+        tells, before = bool(self._heap) and tells_of_others(self.context, job), self._moment()
         refusals: list[Refusal] = []
         session.refusals = refusals if tells else None
         done = yield from working(session, job, partial(self._try, job, modest=modest), False)
@@ -255,57 +265,31 @@ class _Line:
         return done
 
     def _moment(self) -> tuple[int, ...]:
-        """What moves whenever another job might be judged otherwise than before."""
-        session, context = self.session, self.context
-        searches = context.planned.rankings.searches if context.planned is not None else 0
-        return (
-            session.commits, session.room_moves, len(session.failed), context.rankings.searches, searches,
-            len(self._put_off), len(self._kept_out),
-        )  # fmt: skip
-
-    def _tells_of_others(self, job: JobState) -> bool:
-        """Whether others that are alike fail for certain where the job does."""
-        session, planned = self.session, self.context.planned
-        if not (session.by_job and session.limits_alike) or self.context.ledger or not likeness(job):
-            return False
-        if planned is not None and (planned.keeps or planned.may_plan(job) or job.key in planned.starts):
-            return False
-        return sound(session, job)
+        """`moment`, and whom the line has put off or kept out: nobody is told of others by that."""
+        return *moment(self.context), len(self._put_off), len(self._kept_out)
 
     def _refuse_alike(self, job: JobState, refusals: Sequence[Refusal], *, modest: bool) -> Iterator[Turn]:
         """The job has failed, and nothing has changed by it: those that come next in line and are alike in all that
         matters fail, too, and are told the same.
         """
-        session, like = self.session, likeness(job)
-        if any(refusal.job is not job for refusal in refusals):
-            return
-        while self._heap:
-            other = self._heap[0][1]
-            if not other.possible or likeness(other) != like or not self._judged_alike(other, job, modest=modest):
+        session = self.session
+        while self._heap and judged_alike(self.context, self._heap[0][1], job):
+            if modest and self._maybe_enough(self._heap[0][1]):
                 return
-            heapq.heappop(self._heap)
-            for _, reason, attempted in refusals:
-                if reason is None:
-                    session.refuse_room(other)
-                else:
-                    session.refuse(other, reason, attempted=attempted)
+            other = heapq.heappop(self._heap)[1]
+            told_alike(session, other, job, refusals)
             if self._preempts:
                 self._in_vain.append(other)
             self.context.ledger.tried(other)
             if session.due():
                 yield TURN
 
-    def _judged_alike(self, job: JobState, other: JobState, *, modest: bool) -> bool:
-        """Whether plugins and planned starts see no difference between a job and another one that is alike; False, too,
-        where asking raises: who tries it is to see that.
-        """
-        session, planned = self.session, self.context.planned
+    def _maybe_enough(self, job: JobState) -> bool:
+        """Whether the queue has had enough for the job, or asking raises: who tries it is to see that."""
         try:
-            if modest and session.overused(self.queue, job) is not None:
-                return False
-            return sound(session, job) and (planned is None or planned.finds_the_same(job, other))
+            return self.session.overused(self.queue, job) is not None
         except Exception:  # noqa: BLE001 -- as in `guarding`
-            return False
+            return True
 
     def _stand(self, job: JobState) -> None:
         """Put the job into the line at its place."""

@@ -7,12 +7,12 @@ made, is cleared room of its queue's surplus.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
 
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import Line, lines_of
+from kbatch.engine.actions.common import Line, lines_of, moment, pass_alike, tells_of_others
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import placing
@@ -25,10 +25,10 @@ from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.sums import capability
 from kbatch.engine.preemption.within_queue import EVICTOR, preempting, preemptor_of
-from kbatch.engine.session.guarding import attempt, sound, working
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import likeness, next_tasks, unplaced
+from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.wanted import Wanted
 from kbatch.model.makers import ToCome
@@ -74,35 +74,14 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
                 yield TURN
                 continue
             step = partial(preempting, context, queue, job, searches)
-            before = session.commits, len(session.failed)
+            tells, before = tells_of_others(context, job), moment(context)
             moved = gives and (yield from decided.keeping(working(session, job, step, False)))
             yield TURN
             if moved:
                 line.stand(job)
-            elif before == (session.commits, len(session.failed)):
-                yield from _pass_alike(context, line, job, coming)
+            elif tells and before == moment(context):
+                yield from pass_alike(context, line, job)
     yield from decided.sparing()
-
-
-def _pass_alike(
-    context: CycleContext, line: Line, job: JobState, coming: Mapping[str, object]
-) -> Generator[Turn, None, None]:
-    """No room could be made for the job, and nothing has changed by that: nor could it for those that come next in line
-    and are alike in all that matters.
-    """
-    session, planned, like = context.session, context.planned, likeness(job)
-    own: Collection[str] = planned.starts.keys() if planned is not None else ()
-    if not (like and session.by_job and sound(session, job)) or job.key in own:
-        return
-    while line:
-        other = line.first()
-        if not other.possible or other.key in coming or other.key in own:
-            return
-        if likeness(other) != like or not sound(session, other):
-            return
-        line.next()
-        if session.due():
-            yield TURN
 
 
 def _to_come(context: CycleContext) -> dict[str, tuple[JobState, list[ToCome]]]:
