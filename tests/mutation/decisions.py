@@ -37,7 +37,7 @@ MUTANTS: Final = (
         "what a group in queue was promised is promised to the next one, too",
     ),
     Mutant(
-        "alike-whatever-it-asks-for", f"{_ACTIONS}/common.py",
+        "alike-whatever-it-asks-for", f"{_ACTIONS}/alike.py",
         "if not job.possible or likeness(job) != likeness(other):", "if not job.possible:",
         "whoever stands behind one that found no room is told that it finds none either",
     ),

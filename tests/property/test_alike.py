@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kbatch.api.objects import PodGroup
 from kbatch.engine import Policy
-from kbatch.engine.actions import allocate, preempt
+from kbatch.engine.actions import allocate, preempt, reclaim
 from kbatch.engine.diagnosis import verdicts
 from kbatch.model.events import Delete, Upsert
 from tests.examples import examples
@@ -89,7 +89,7 @@ class ByItself(Remembering):
     def cycle(self) -> Decisions:
         alike = run(self.model, self.policy, now=self.now, state=self.state)
         with ExitStack() as stack:
-            for action in (allocate, preempt):
+            for action in (allocate, preempt, reclaim):
                 stack.enter_context(patch.object(action, "tells_of_others", lambda *_: False))
             stack.enter_context(patch.object(verdicts, "_told_alike", lambda *_: None))
             alone = run(self.model, self.policy, now=self.now, state=self.state)

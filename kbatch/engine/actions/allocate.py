@@ -22,18 +22,9 @@ from operator import itemgetter
 from typing import Any
 
 from kbatch.api.reasons import Reason
+from kbatch.engine.actions.alike import judged_alike, moment, tells_of_others, told_alike
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import (
-    Line,
-    judged_alike,
-    moment,
-    moments_of,
-    plan_start,
-    rankings_of,
-    tells_of_others,
-    told_alike,
-    wants_room,
-)
+from kbatch.engine.actions.common import Line, moments_of, plan_start, rankings_of, wants_room
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for

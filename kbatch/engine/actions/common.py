@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from kbatch.engine.context import CycleContext
@@ -11,10 +11,10 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.reservation.planning import reserve
-from kbatch.engine.session.guarding import key_of, sound
-from kbatch.engine.session.session import Refusal, Session
+from kbatch.engine.session.guarding import key_of
+from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import likeness, next_request, next_tasks, unplaced
+from kbatch.engine.state.minimum import next_request, next_tasks, unplaced
 from kbatch.engine.state.queues import QueueState
 
 
@@ -93,55 +93,3 @@ def lines_of(session: Session) -> Generator[Turn, None, dict[str, Line]]:
             lines[job.queue] = Line(session, queue)
         lines[job.queue].stand(job)
     return {name: line for name, line in lines.items() if line}
-
-
-# --- jobs that are alike are judged as one ----------------------------------------------------------------------------
-
-
-def tells_of_others(context: CycleContext, job: JobState) -> bool:
-    """Whether others of its queue that are alike fail for certain where the job does, if `moment` stands still."""
-    session, planned = context.session, context.planned
-    if not (session.by_job and session.limits_alike) or context.ledger or not likeness(job):
-        return False
-    if planned is not None and (planned.keeps or planned.may_plan(job) or job.key in planned.starts):
-        return False
-    return sound(session, job)
-
-
-def moment(context: CycleContext) -> tuple[int, ...]:
-    """What moves whenever another job might be judged otherwise than before."""
-    session, planned = context.session, context.planned
-    searches = planned.rankings.searches if planned is not None else 0
-    return session.commits, session.room_moves, len(session.failed), context.rankings.searches, searches
-
-
-def judged_alike(context: CycleContext, job: JobState, other: JobState) -> bool:
-    """Whether a job is alike to another one that has failed, and nobody sees a difference. False, too, where asking
-    raises: who tries it is to see that.
-    """
-    if not job.possible or likeness(job) != likeness(other):
-        return False
-    planned = context.planned
-    try:
-        return sound(context.session, job) and (planned is None or planned.finds_the_same(job, other))
-    except Exception:  # noqa: BLE001 -- as in `guarding`
-        return False
-
-
-def told_alike(session: Session, job: JobState, other: JobState, refusals: Sequence[Refusal]) -> None:
-    """Refuse a job for what another one was refused for that is alike."""
-    for refused, reason, attempted in refusals:
-        if refused is other and reason is None:
-            session.refuse_room(job)
-        elif refused is other and reason is not None:
-            session.refuse(job, reason, attempted=attempted)
-
-
-def pass_alike(context: CycleContext, line: Line, job: JobState, refusals: Sequence[Refusal] = ()) -> Iterator[Turn]:
-    """Take those out of the line that come next and are alike to a job that has failed: they fail, and are told the
-    same.
-    """
-    while line and judged_alike(context, line.first(), job):
-        told_alike(context.session, line.next(), job, refusals)
-        if context.session.due():
-            yield TURN

@@ -11,8 +11,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
 
+from kbatch.engine.actions.alike import moment, pass_alike, tells_of_others
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import Line, lines_of, moment, pass_alike, tells_of_others
+from kbatch.engine.actions.common import Line, lines_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import placing

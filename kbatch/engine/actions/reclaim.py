@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
+from kbatch.engine.actions.alike import moment, pass_alike, tells_of_others
 from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import lines_of, moments_of, plan_start, rankings_of
 from kbatch.engine.context import CycleContext
@@ -35,7 +36,7 @@ from kbatch.engine.preemption.within_queue import preemptor_of
 from kbatch.engine.reservation.ageing import keep_for_the_aged
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.limits import over_capability
-from kbatch.engine.session.session import Session
+from kbatch.engine.session.session import Refusal, Session
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import no_choice, signature, unplaced
@@ -80,10 +81,16 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         job = line.next()
         if job.possible:
             step = partial(_beside_the_aged, context, line.queue, job, aside, searches)
+            tells, since = tells_of_others(context, job), moment(context)
+            refusals: list[Refusal] = []
+            session.refusals = refusals if tells else None
             moved = yield from decided.keeping(working(session, job, step, False))
+            session.refusals = None
             yield TURN
             if moved:
                 line.stand(job)
+            elif tells and since == moment(context):
+                yield from pass_alike(context, line, job, refusals)
         if not job.possible:
             aside.give_back(job)
         if line:
