@@ -319,8 +319,20 @@ def test_the_memo_changes_nothing(day: Day, policy: Policy) -> None:
     assert found[0] == found[1]
 
 
+WHERE_ONE_STARTS_BEFORE = Day(
+    (2, 2),
+    (
+        Work(3, 1, 0, 12, 12, queue="b"), Work(1, 1, 0, 4, 0, queue="c"), Work(2, 1, 0, 1, 1, queue="b"),
+        Work(1, 1, 2, 1, 1, queue="b"), Work(1, 2, 2, 6, 6, queue="a"), Work(2, 1, 2, 4, 0, queue="a"),
+        Work(1, 1, 4, 3, 1, queue="c"), Work(1, 2, 8, 3, 3, queue="b"), Work(1, 2, 8, 4, 0, queue="b"),
+    ),
+)  # fmt: skip
+"""On the node of one that starts at once, and that ends no later than what else is there, another one is to start."""
+
+
 @relaxed
 @given(days(styles=KEPT, unknown=True, more=1, queues=QUEUES), st.sampled_from(sorted(RECLAIMS)))
+@example(WHERE_ONE_STARTS_BEFORE, "{name: flow}, 1")
 def test_reclaim_plans_what_allocate_will(day: Day, way: str) -> None:
     """Unless somebody is evicted in between, or a nominated pod may be bound, of which it is not known before when it
     ends; allocate goes on to those whose queue has had its share.

@@ -302,3 +302,9 @@ def test_nobody_goes_for_one_who_comes_before_the_job_whose_start_is_planned(sim
     assert found["y-0"] == 3.0
     assert (found["x-0"], found["g-0"]) == (4.0, 21.0)
     assert {each["for"] for each in outcome.evictions} == {"default/x", "default/g"}
+
+
+def test_reclaim_keeps_no_room_for_one_whose_queue_has_had_its_share(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("reclaim-plans-for-nobody-who-has-its-share", MODES["easy"], until=30)
+    assert starts(outcome)["x-0"] == 3.0
+    assert not outcome.evictions
