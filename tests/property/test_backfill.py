@@ -125,12 +125,11 @@ class Work:
         if self.style == "volume":
             spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
         runs = {"simulate.kbatch.dev/duration": str(self.seconds)} if self.seconds else {}
+        where = {"queue": self.queue, "disruption": "Whole"} if self.queue else {}
         group = {
             "apiVersion": GROUP, "kind": "PodGroup", "metadata": {"name": name, "annotations": {**times, **said}},
-            "spec": {"minMember": self.pods, "exclusive": self.style == "exclusive"},
+            "spec": {"minMember": self.pods, "exclusive": self.style == "exclusive", **where},
         }  # fmt: skip
-        if self.queue:
-            group["spec"] |= {"queue": self.queue, "disruption": "Whole"}
         named = {"scheduling.k8s.io/group-name": name}
         pods = [
             {
@@ -350,7 +349,8 @@ def test_reclaim_plans_what_allocate_will(day: Day, way: str) -> None:
         if planned is not None and planned in first and not context.session.leaving:
             found = first.pop(planned)
             assert found == [start.mark for start in planned.starts.values()][: len(found)]
-        return (yield from told(context))
+        state: CycleState = yield from told(context)
+        return state
 
     with mock.patch.object(PlannedStarts, "only", dropping), mock.patch.object(cycles, "_state_after", after):
         assert not simulate(day.manifests(), RECLAIMS[way], LIMITS).limited

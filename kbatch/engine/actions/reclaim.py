@@ -199,7 +199,7 @@ def _step(
     """One step of a job, the first that can be taken; returns whether room was found for one."""
     planned = context.planned
     if planned is not None:
-        planned.lay(job, waits=True)
+        planned.lay(job, waits=not planned.starts)  # as `_set_aside` begins
     for wanted in next_steps(context, job):
         if over_capability(queue, wanted.tasks) is not None:
             continue
