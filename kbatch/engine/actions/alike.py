@@ -38,7 +38,9 @@ def judged_alike(context: CycleContext, job: JobState, other: JobState) -> bool:
     """
     if not job.possible or likeness(job) != likeness(other):
         return False
-    planned = context.planned
+    planned, promises = context.planned, context.session.promises
+    if promises.of(job) != promises.of(other):
+        return False  # what others were promised counts to each
     try:
         return sound(context.session, job) and (planned is None or planned.finds_the_same(job, other))
     except Exception:  # noqa: BLE001 -- as in `guarding`

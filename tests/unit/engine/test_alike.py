@@ -7,12 +7,15 @@ from unittest.mock import patch
 
 import pytest
 
+from kbatch.api.conditions import merge
 from kbatch.api.objects import Pod
+from kbatch.api.reasons import NotEnoughTasks
+from kbatch.engine import Verdict, verdict_conditions
 from kbatch.engine.actions.allocate import _Line
 from kbatch.engine.session.session import Session
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
-from tests.unit.engine.worlds import EPOCH, EVERYTHING, Simulation, group, node, pod, policy, queue, world
+from tests.unit.engine.worlds import EPOCH, EVERYTHING, Simulation, group, node, pod, policy, queue, stamp, world
 
 TIERS = """
 tiers:
@@ -20,6 +23,10 @@ tiers:
 """
 EASY = policy("actions: [allocate, {name: backfill, arguments: {mode: easy}}]" + TIERS)
 PREEMPTS = policy("actions: [allocate, preempt]" + TIERS)
+FACTOR = policy(
+    'actions: "enqueue, allocate"'
+    + TIERS.replace("{name: predicates}", "{name: flow, arguments: {infiniteFactor: 1}}, {name: predicates}")
+)
 
 
 def one(name: str, cpu: int, *, at: int = 0, on: str = "", seconds: int | None = None, **spec: Any) -> list[Any]:
@@ -163,3 +170,16 @@ def test_each_is_told_what_it_lacks_itself() -> None:
     sim = Simulation(world(*halves(*one("a", 7), *one("b", 6, at=1), *one("c", 7, at=2))), PREEMPTS)
     told = {name: sim.cycle().verdicts[f"ns/{name}"].reason for name in "abc"}
     assert told["a"] == told["c"] != told["b"]
+
+
+def test_who_was_promised_more_than_one_that_is_alike_starts_within_the_factor() -> None:
+    """Of the 8 that groups without a lifetime may use, b was promised all, and a 4: so a is beyond it, and b is not."""
+    jobs = [one("a", 4), one("b", 4, at=1, min_resources={"cpu": "8"})]
+    for made, _ in jobs:
+        in_queue = Verdict(f"ns/{made.metadata.name}", shadow=False, enqueued=True, scheduled=False,
+                           reason=NotEnoughTasks(0, 1), job=f"ns/{made.metadata.name}")  # fmt: skip
+        made.status.conditions = merge((), verdict_conditions(in_queue, 1), stamp(0))
+    sim = Simulation(world(queue("q"), queue("other"), node("n0", "16"), *jobs), FACTOR)
+    found = sim.cycle()
+    assert list(found.binds) == ["b-0"]
+    assert found.reason("a") == "InfiniteShareExceeded"
