@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -41,6 +42,9 @@ _log = logging.getLogger(__name__)
 
 GAP_SECONDS: Final = 0.2
 """One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
+GATHER_SECONDS: Final = 0.4
+"""Until a group is looked at of which only a pod was made, bound or started: nothing is to be done then but to say so,
+and more pods of it do the same in a moment. What was heard counts from when it was heard, see `Patience`."""
 HEARD_SECONDS: Final = 1.0
 """Until a group is looked at of which was heard only that something happened: what, is seen by then."""
 _FIRST_RETRY: Final = 0.5
@@ -49,7 +53,12 @@ _LAST_RETRY: Final = 30.0
 
 def utc_now() -> str:
     """The time as conditions carry it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _text_of(int(time.time()))
+
+
+@lru_cache(maxsize=2)  # asked for at each look at a group
+def _text_of(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Controller:
@@ -64,6 +73,7 @@ class Controller:
         lift_gates: whether pods are let go of kbatch's scheduling gate; without the right to, they are not.
         object_kinds: kinds of the objects that groups may have besides pods; see `Objects`.
         patience: how long changes of a status are gathered; by default not at all.
+        gather: seconds that changes of pods are gathered which nobody but a status is to follow.
         give_up_after: seconds after which a group whose pods all ended counts as given up by controllers that are no
             Jobs.
         within: whether a namespace is looked after.
@@ -81,6 +91,7 @@ class Controller:
         lift_gates: bool = True,
         object_kinds: Mapping[tuple[str, str], AnyKind] | None = None,
         patience: Patience | None = None,
+        gather: float = 0.0,
         give_up_after: float = GIVE_UP_SECONDS,
         within: Callable[[str], bool] = lambda _: True,
         now: Callable[[], str] = utc_now,
@@ -96,6 +107,7 @@ class Controller:
         self._members = Members(api, self.index, self._teller, backoff=member_backoff, lift_gates=lift_gates)
         self._failures: dict[str, int] = {}
         self._patience = Patience() if patience is None else patience
+        self._gather = gather
         self._abandoned = Abandoned(give_up_after)
         self._ended = Ended(api)
         self._keeps_finished = True
@@ -113,16 +125,33 @@ class Controller:
 
     def hint(self, event: Event) -> None:
         """Take in one event and want work on what it touches; of namespaces that are not looked after, none."""
-        if not self._within(event.obj.metadata.namespace if isinstance(event, Upsert) else event.namespace):
-            return
         if isinstance(event, Upsert):
             if isinstance(event.obj, Pod):
-                self._members.heard(key_of(event.obj.metadata.namespace, event.obj.metadata.name), gone=False)
+                self._hint_pod(event.obj)
+                return
+            if not self._within(event.obj.metadata.namespace):
+                return
+        elif not self._within(event.namespace):
+            return
         elif event.kind is Pod:
             self._members.heard(key_of(event.namespace, event.name), gone=isinstance(event, Delete))
         for key in self.index.apply(event):
             self.queue.add(key)
         self._tell_missed(event)
+
+    def _hint_pod(self, pod: Pod) -> None:
+        """The same of a pod, of which there are more events than of anything else."""
+        metadata = pod.metadata
+        if not self._within(metadata.namespace):
+            return
+        awaited = self._members.heard(key_of(metadata.namespace, metadata.name), gone=False)
+        touched, ordinary = self.index.put_pod(pod)
+        for key in touched:
+            if ordinary and not awaited:
+                self._patience.heard(key)
+                self.queue.add(key, self._gather)
+            else:
+                self.queue.add(key)
 
     def _tell_missed(self, event: Event) -> None:
         if isinstance(event, Upsert):

@@ -46,11 +46,17 @@ class Recorder(Protocol):
     def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> object:
         """Note an Event; returns at once."""
 
+    def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> object:
+        """The same of what goes as it should, of a great many: it may be told later, when others have been."""
+
 
 class Nobody:
     """A recorder that tells nobody."""
 
     def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
+        """Forget it."""
+
+    def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
         """Forget it."""
 
 
@@ -77,13 +83,19 @@ class Teller:
         self._waits.pop(key, None)
 
     def phase(self, group: PodGroup, old: str, new: Phase, makers: list[Maker]) -> None:
-        """The group's phase changed, and that was written."""
+        """The group's phase changed, and that was written. Two steps that were taken at once are one Event.
+
+        That it came in queue and was placed each group tells: where there are many, that comes after other Events, as
+        what pods tell does.
+        """
         about = _group(group)
         before = Phase(old) if old in set(Phase) else Phase.PENDING
-        if before is Phase.PENDING and (new is Phase.IN_QUEUE or new in _CAME_TO_RUN):
-            self._normal(about, "Enqueued", "Enqueuing", f"admitted by Queue {group.spec.queue}")
+        admitted = f"admitted by Queue {group.spec.queue}"
         if before in {Phase.PENDING, Phase.IN_QUEUE} and new in _CAME_TO_RUN:
-            self._normal(about, "Scheduled", "Scheduling", "its minimum is placed")
+            note = f"{admitted}, and its minimum is placed" if before is Phase.PENDING else "its minimum is placed"
+            self._recorder.remark(about, "Scheduled", "Scheduling", note)
+        elif before is Phase.PENDING and new is Phase.IN_QUEUE:
+            self._recorder.remark(about, "Enqueued", "Enqueuing", admitted)
         reason, message = _reason(group)
         if new is Phase.PENDING and before is not Phase.PENDING:
             times = group.status.scheduling_attempts

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from kbatch.api.names import (
     DEFAULT_SCHEDULER_NAME,
@@ -42,6 +43,8 @@ class Stage(Enum):
     FAILED = "ended badly"
     LEAVING = "being deleted"
 
+    __hash__ = object.__hash__  # each is there once; that of enumerations is computed from the name, in Python
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -72,6 +75,14 @@ class Member:
     failed_on: str = ""
     finalizer: int = -1
     lost: bool = False
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether nothing is to be done about it, wherever it stands: it waits for a node, starts or runs."""
+        return self.stage in _ORDINARY and self.gate < 0 and self.finalizer < 0 and not (self.stale or self.disrupted)
+
+
+_ORDINARY: Final = frozenset({Stage.PENDING, Stage.BOUND, Stage.RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +139,7 @@ class MemberIndex:
         """Take in what happened; the keys of the groups that it touches."""
         match event:
             case Upsert(obj=Pod() as pod):
-                return self._pod(pod)
+                return self.put_pod(pod)[0]
             case Upsert(obj=Job() as job):
                 return self._job(job)
             case Upsert(obj=PodGroup() as group):
@@ -146,9 +157,9 @@ class MemberIndex:
         """Take a version of a group, unless a newer one is known."""
         key = key_of(group.metadata.namespace, group.metadata.name)
         known = self.groups.get(key)
-        if known is not None and older(group.metadata.resource_version, known.metadata.resource_version):
-            return set()
         if known is not None:
+            if _same(known, group) or older(group.metadata.resource_version, known.metadata.resource_version):
+                return set()
             self.drop_group(key)
         self.groups[key] = group
         for owner in group.metadata.owner_references:
@@ -176,20 +187,29 @@ class MemberIndex:
 
     # --- pods and Jobs ------------------------------------------------------------------------------------------------
 
-    def _pod(self, pod: Pod) -> set[str]:
+    def put_pod(self, pod: Pod) -> tuple[set[str], bool]:
+        """Take a version of a pod: the keys of the groups that it touches, none where nothing changed that is kept of
+        it; and whether their phases and numbers are all that may follow from it.
+        """
         metadata = pod.metadata
         key = key_of(metadata.namespace, metadata.name)
-        touched = self._forget_pod(key)
         name, among = (metadata.annotations or {}).get(GROUP_NAME_ANNOTATION), self._members
         if not name and FINISHED_FINALIZER in metadata.finalizers:
             name, among = _made_for(pod), self._strays
         if not name:
-            return touched
+            return self._forget_pod(key), False
         group = key_of(metadata.namespace, name)
         member = _member(pod)
+        known = self._pods.get(key)
+        if known == (group, member):
+            held = among.get(group)
+            if held is not None and key in held:
+                return set(), True
+        touched = self._forget_pod(key)
         self._pods[key] = (group, member)
         among.setdefault(group, {})[key] = member
-        return touched | {group}
+        touched.add(group)
+        return touched, member.ordinary and (known is None or (known[0] == group and known[1].ordinary))
 
     def _forget_pod(self, key: str) -> set[str]:
         known = self._pods.pop(key, None)
@@ -254,29 +274,47 @@ class MemberIndex:
         return self.drop_group(key) if kind is PodGroup else set()
 
 
+def _same(known: PodGroup, group: PodGroup) -> bool:
+    """Whether nothing is new: the watch tells of what a write has been answered, too."""
+    return known.metadata.resource_version == group.metadata.resource_version and known == group
+
+
 def _member(pod: Pod) -> Member:
     try:
         request = effective_request(pod.spec)
     except QuantityError as error:  # the pod still counts; only what it holds is unknown
         _log.warning("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
         request = {}
-    controller = next((owner.uid for owner in pod.metadata.owner_references if owner.controller), "")
-    gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
-    conditions = pod.status.conditions or ()
-    finalizers = pod.metadata.finalizers
+    metadata = pod.metadata
+    controller = ""
+    for owner in metadata.owner_references:
+        if owner.controller:
+            controller = owner.uid
+            break
+    gates = [gate.name for gate in pod.spec.scheduling_gates] if pod.spec.scheduling_gates else ()
+    stale = disrupted = False
+    for one in pod.status.conditions or ():  # a loop and no `any`: this is made for each change of each pod
+        if one.type == "PodScheduled":
+            stale = one.reason == "SchedulingGated" and not gates
+        elif one.type == "DisruptionTarget":
+            disrupted = one.status == "True"
+    finalizers = metadata.finalizers
     return Member(
-        role=(pod.metadata.labels or {}).get(SUB_GROUP_LABEL, ""),
+        role=(metadata.labels or _NOTHING).get(SUB_GROUP_LABEL, ""),
         stage=_stage(pod),
         request=request,
         controller=controller,
-        uid=pod.metadata.uid,
+        uid=metadata.uid,
         gate=gates.index(IN_QUEUE_GATE) if IN_QUEUE_GATE in gates else -1,
-        stale=not gates and any(one.type == "PodScheduled" and one.reason == "SchedulingGated" for one in conditions),
-        disrupted=any(one.type == "DisruptionTarget" and one.status == "True" for one in conditions),
+        stale=stale,
+        disrupted=disrupted,
         failed_on=failed_on(pod),
         finalizer=finalizers.index(FINISHED_FINALIZER) if FINISHED_FINALIZER in finalizers else -1,
-        lost=pod.metadata.deletion_timestamp is not None and _ends_unseen(pod),
+        lost=metadata.deletion_timestamp is not None and _ends_unseen(pod),
     )
+
+
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 def _made_for(pod: Pod) -> str:

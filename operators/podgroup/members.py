@@ -46,9 +46,9 @@ class Members:
         """Groups and pods of which anything is remembered."""
         return len(self._writes) + len(self._gates) + len(self._making)
 
-    def heard(self, pod: str, *, gone: bool) -> None:
-        """The watch told of a pod: what was sent for it has had its effect."""
-        self._writes.heard(pod, gone=gone)
+    def heard(self, pod: str, *, gone: bool) -> bool:
+        """The watch told of a pod: what was sent for it has had its effect; whether anything was."""
+        return self._writes.heard(pod, gone=gone)
 
     def forget(self, key: str) -> None:
         """The group is gone."""

@@ -68,14 +68,21 @@ class Patience:
         self._clock = clock
         self._differs: dict[str, tuple[str, float]] = {}
         """By group: the phase that it should say, and since when."""
+        self._heard: dict[str, float] = {}
+        """By group that is to be looked at: when the last of its pods was heard of."""
 
     def __len__(self) -> int:
-        """Groups whose status differs."""
-        return len(self._differs)
+        """Groups whose status differs, or may."""
+        return len(self._differs.keys() | self._heard.keys())
+
+    def heard(self, key: str) -> None:
+        """A pod of the group changed, and it will be looked at: what differs then has differed since now, at least."""
+        self._heard[key] = self._clock()
 
     def forget(self, key: str) -> None:
         """The status is as it should be, or the group is gone."""
         self._differs.pop(key, None)
+        self._heard.pop(key, None)
 
     def left(self, key: str, group: PodGroup, observed: Observed, wanted: OwnStatus, *, makes_pods: bool) -> float:
         """For how many seconds the status may still be left; not more than 0: write it.
@@ -83,9 +90,10 @@ class Patience:
         `makes_pods`: its phase makes or releases pods.
         """
         now = self._clock()
-        phase, since = self._differs.get(key, ("", now))
+        heard = self._heard.pop(key, now)
+        phase, since = self._differs.get(key, ("", heard))
         if phase != wanted.phase:  # another step: its numbers are gathered anew
-            since = now
+            since = heard
         self._differs[key] = wanted.phase, since
         return self._delay(group, observed, wanted, makes_pods=makes_pods) - (now - since)
 

@@ -44,11 +44,13 @@ class PodWrites:
         """Pods for which something was sent that is not seen yet."""
         return len(self._sent)
 
-    def heard(self, pod: str, *, gone: bool) -> None:
-        """The watch told of a pod: what was sent for it has had its effect."""
+    def heard(self, pod: str, *, gone: bool) -> bool:
+        """The watch told of a pod: what was sent for it has had its effect; whether anything was."""
         sent = self._sent.get(pod)
-        if sent is not None and (gone or sent[0] is not Sent.DELETE):
-            del self._sent[pod]
+        if sent is None or not (gone or sent[0] is not Sent.DELETE):
+            return False
+        del self._sent[pod]
+        return True
 
     def unseen(self, pod: str) -> Sent | None:
         """What was sent for the pod and may still have to show."""

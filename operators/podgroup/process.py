@@ -21,7 +21,7 @@ from kbatch.process.run import ProcessError, Runtime
 from kbatch.process.run import main as run_process
 from kbatch.process.scope import Scope
 from kbatch.process.settings import LeaderSettings, flag
-from operators.podgroup.controller import Controller
+from operators.podgroup.controller import GATHER_SECONDS, Controller
 from operators.podgroup.handlers import make_registry
 from operators.podgroup.kinds import parse_kinds
 from operators.podgroup.patience import Delays, Patience
@@ -75,6 +75,7 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
         lift_gates=settings.lift_gates,
         object_kinds=object_kinds,
         patience=Patience(Delays()),
+        gather=GATHER_SECONDS,
         give_up_after=settings.give_up_after,
         within=Scope(settings.namespaces, settings.scheduler_name).holds,
     )

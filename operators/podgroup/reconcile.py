@@ -6,7 +6,6 @@ be written. The scheduler's part (Enqueued, Scheduled, Unschedulable) is read, n
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -29,10 +28,11 @@ from kbatch.model.bad_nodes import remembered
 from kbatch.model.finished import NONE, Ranges, finished_of, number_of, without_pods
 from kbatch.model.members import NOTHING_FINISHED
 from kbatch.model.phase import OVER, GroupFacts, MemberCounts, Phase, RoleFacts, derive
-from kbatch.resources import Resources, format_resources, total
+from kbatch.resources import Resources, format_resources, scale, total
 from operators.podgroup.member_index import Maker, Member, MemberIndex, Stage
 
 _HOLDING: Final = frozenset({Stage.BOUND, Stage.RUNNING})
+_NO_STAGES: Final = dict.fromkeys(Stage, 0)
 
 REPLACEMENTS: Final = 6
 """Failed members that are made again in a group's whole life, unless its annotation says another number."""
@@ -211,7 +211,9 @@ def minimum(group: PodGroup) -> int:
 
 def count(members: Iterable[Member], gone: int = 0) -> MemberCounts:
     """Members by stage; those being deleted count nowhere. `gone`: so many more have succeeded, and have no pod."""
-    stages = Counter(member.stage for member in members)
+    stages = _NO_STAGES.copy()
+    for member in members:
+        stages[member.stage] += 1
     return MemberCounts(
         bound=stages[Stage.BOUND],
         running=stages[Stage.RUNNING],
@@ -223,7 +225,12 @@ def count(members: Iterable[Member], gone: int = 0) -> MemberCounts:
 
 def allocated(members: Iterable[Member]) -> Resources:
     """What the members hold that have a node, have not ended, and are not being deleted."""
-    return total(member.request for member in members if member.stage in _HOLDING)
+    alike: dict[int, tuple[Resources, int]] = {}  # by identity: equal requests are one object, in most cases
+    for member in members:
+        if member.stage in _HOLDING:
+            request = member.request
+            alike[id(request)] = request, alike.get(id(request), (request, 0))[1] + 1
+    return total(scale(request, times) for request, times in alike.values())
 
 
 def _makers(index: MemberIndex, group: PodGroup, key: str, members: tuple[Member, ...]) -> dict[str, Maker | None]:

@@ -137,6 +137,21 @@ async def test_a_group_that_is_gone_is_forgotten(api: FakeApi, controller: Contr
     assert await controller.reconcile("ns/pg") == "gone"
 
 
+async def test_pods_that_come_to_run_are_looked_at_together_and_others_at_once(api: FakeApi) -> None:
+    slow = Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, gather=3600.0)
+    slow.hint(Upsert(api.put(group(1))))
+    assert await slow.queue.get() == "ns/pg"
+    slow.queue.done("ns/pg")
+    for one in (pod("a"), pod("a", node="n"), pod("a", "Running", node="n")):
+        slow.hint(Upsert(one))
+    due = asyncio.create_task(slow.queue.get())
+    await asyncio.sleep(0)
+    assert len(slow.queue) == 1
+    assert not due.done()
+    slow.hint(Upsert(pod("a", "Failed", node="n")))
+    assert await asyncio.wait_for(due, 5) == "ns/pg"
+
+
 async def test_a_group_being_deleted_is_left_alone(api: FakeApi, controller: Controller) -> None:
     of = api.put(group())
     of.metadata.deletion_timestamp = NOW
@@ -277,6 +292,9 @@ async def test_that_a_node_is_avoided_is_told_once(api: FakeApi) -> None:
         def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
             told.append((reason, note))
 
+        def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+            self.tell(regarding, "Normal", reason, action, note)
+
     controller = Controller(api, ReconcileMetrics(CollectorRegistry()), recorder=Told(), now=lambda: NOW)
     controller.hint(Upsert(api.put(group(4))))
     controller.hint(Upsert(pod("a", "Failed", node="n1")))
@@ -295,6 +313,9 @@ async def test_of_a_job_that_went_past_its_queue_its_user_is_told_once(api: Fake
     class Told:
         def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
             told.append((regarding.kind, regarding.name, type_, reason))
+
+        def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+            self.tell(regarding, "Normal", reason, action, note)
 
     controller = Controller(api, ReconcileMetrics(CollectorRegistry()), recorder=Told(), now=lambda: NOW)
     missed = job(named="")
@@ -318,6 +339,9 @@ async def test_of_a_group_that_is_given_up_it_is_told_what_it_lost_not_how_long_
     class Told:
         def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
             told.append((reason, note))
+
+        def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+            self.tell(regarding, "Normal", reason, action, note)
 
     controller = Controller(api, ReconcileMetrics(CollectorRegistry()), recorder=Told(), now=lambda: NOW)
     out = (

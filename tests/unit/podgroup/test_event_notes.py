@@ -18,6 +18,9 @@ class Told(list[tuple[str, str]]):
     def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
         self.append((reason, note))
 
+    def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+        self.tell(regarding, "Normal", reason, action, note)
+
 
 def waiting(reason: str, message: str, attempts: int) -> PodGroup:
     found: PodGroup = group(conditions=(condition("Scheduled", "False", reason, message),))
@@ -38,3 +41,20 @@ def test_that_a_group_was_sent_back_is_told_with_its_cause(reason: str, attempts
     told = Told()
     Teller(told, NOW).phase(waiting(reason, "as it is", attempts), "InQueue", Phase.PENDING, [])
     assert told == [("SentBack", f"{why}; as it is")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "events"),
+    [
+        ("Pending", Phase.IN_QUEUE, [("Enqueued", "admitted by Queue default")]),
+        ("InQueue", Phase.RUNNING, [("Scheduled", "its minimum is placed")]),
+        ("Pending", Phase.RUNNING, [("Scheduled", "admitted by Queue default, and its minimum is placed")]),
+        ("Unknown", Phase.RUNNING, []),
+    ],
+)
+def test_steps_that_are_taken_at_once_are_one_event(old: str, new: Phase, events: list[tuple[str, str]]) -> None:
+    told = Told()
+    of = group()
+    of.spec.queue = "default"
+    Teller(told, NOW).phase(of, old, new, [])
+    assert told == events

@@ -90,6 +90,9 @@ class Told:
     def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
         self.all.append((regarding.kind, reason, note))
 
+    def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+        self.tell(regarding, "Normal", reason, action, note)
+
     def reasons(self, kind: str) -> list[str]:
         return [reason for of, reason, _ in self.all if of == kind]
 

@@ -7,10 +7,11 @@ import logging
 
 import pytest
 
-from kbatch.api.objects import Job, Pod, PodGroup
+from kbatch.api.names import IN_QUEUE_GATE
+from kbatch.api.objects import Job, Pod, PodGroup, SchedulingGate
 from kbatch.model.events import Delete, Unreadable, Upsert
 from operators.podgroup.member_index import MemberIndex, Stage
-from tests.unit.podgroup.build import group, index, job, pod
+from tests.unit.podgroup.build import condition, group, index, job, pod
 
 
 def test_every_event_names_the_groups_it_touches() -> None:
@@ -25,6 +26,38 @@ def test_every_event_names_the_groups_it_touches() -> None:
     assert seen.apply(Upsert(job(named=""))) == {"ns/pg"}
     assert seen.apply(Delete(Job, "ns", "job")) == set()
     assert seen.apply(Delete(PodGroup, "ns", "pg")) == {"ns/pg"}
+
+
+def test_what_changes_nothing_that_is_kept_touches_no_group() -> None:
+    seen = index(group(), pod("a"))
+    again = pod("a")
+    again.status.conditions = (condition("Initialized"),)
+    assert seen.put_pod(again) == (set(), True)
+    assert seen.put_pod(pod("a", node="n")) == ({"ns/pg"}, True)
+    assert seen.apply(Upsert(group(version="7"))) == {"ns/pg"}
+    assert seen.apply(Upsert(group(version="7"))) == set()
+    assert seen.apply(Upsert(group(4, version="7"))) == {"ns/pg"}
+
+
+def test_a_pod_is_ordinary_while_its_group_has_nothing_to_do_about_it() -> None:
+    seen = index(group())
+    for ordinary in (pod("a"), pod("a", node="n"), pod("a", "Running", node="n")):
+        assert seen.put_pod(ordinary) == ({"ns/pg"}, True)
+    for odd in (
+        pod("a", "Failed", node="n"),
+        pod("a", "Running", node="n"),  # after it had failed
+        pod("a", "Running", node="n", leaving=True),
+        gated("a"),
+        pod("a"),  # its gate is gone
+        pod("a", named=""),
+    ):
+        assert seen.put_pod(odd) == ({"ns/pg"}, False), odd
+
+
+def gated(name: str) -> Pod:
+    of = pod(name)
+    of.spec.scheduling_gates = (SchedulingGate(name=IN_QUEUE_GATE),)
+    return of
 
 
 def test_an_owner_touches_the_groups_it_owns() -> None:

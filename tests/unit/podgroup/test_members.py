@@ -83,6 +83,9 @@ class Told:
     def tell(self, regarding: object, type_: str, reason: str, action: str, note: str) -> None:
         self.reasons.append(reason)
 
+    def remark(self, regarding: object, reason: str, action: str, note: str) -> None:
+        self.tell(regarding, "Normal", reason, action, note)
+
 
 class Rig:
     """A group ns/pg with one role, its members, and a clock that only the test moves."""

@@ -84,6 +84,9 @@ class Rig:
     def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
         self.told.append((reason, note))
 
+    def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+        self.tell(regarding, "Normal", reason, action, note)
+
     def anew(self) -> Controller:
         """A process that starts, and has heard of nothing."""
         self.controller = Controller(

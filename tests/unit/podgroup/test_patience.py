@@ -187,6 +187,28 @@ def test_what_would_be_forgotten_is_written_at_once() -> None:
     assert left[0] > 0 >= left[1], "a failed pod may be gone before its node is remembered"
 
 
+def test_what_was_heard_before_a_look_counts_from_then() -> None:
+    now = 0.0
+    patience = Patience(Delays(), lambda: now)
+    index = MemberIndex()
+    starts = group(2)
+    index.apply(Upsert(starts))
+    for member in members(2, "Running", "n"):
+        index.apply(Upsert(member))
+    observed = observe(index, starts)
+    wanted = reconcile(starts, observed, NOW)
+    patience.heard("ns/pg")
+    now = 0.4
+    assert patience.left("ns/pg", starts, observed, wanted, makes_pods=False) == pytest.approx(Delays().settle - 0.4)
+    patience.heard("ns/pg")  # of its numbers
+    now = 0.8
+    assert patience.left("ns/pg", starts, observed, wanted, makes_pods=False) == pytest.approx(Delays().settle - 0.8)
+    patience.heard("ns/pg")
+    assert len(patience) == 1
+    patience.forget("ns/pg")
+    assert not len(patience)
+
+
 def test_single_pods_wait_longer_while_many_start() -> None:
     patience = Patience(Delays(), lambda: 0.0)
     index = MemberIndex()
