@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from kbatch.api.names import (
     DEFAULT_SCHEDULER_NAME,
     FINISHED_FINALIZER,
@@ -46,9 +48,8 @@ class Stage(Enum):
     __hash__ = object.__hash__  # each is there once; that of enumerations is computed from the name, in Python
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A pod of a group.
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """A pod of a group. A struct, as one is made, and compared with the one before, for each change of each pod.
 
     Attributes:
         role: its role, empty for none.

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 2.0
 
 GATHER_SECONDS: Final = 0.05
-"""Between two looks at the sockets: it sees each change of each pod, and reports at most twice in a second."""
+"""Between two looks at the sockets: it sees each change of each pod, and reports at most once in a second."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
