@@ -43,8 +43,8 @@ _log = logging.getLogger(__name__)
 GAP_SECONDS: Final = 0.2
 """One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
 GATHER_SECONDS: Final = 0.4
-"""Until a group is looked at of which only a pod was made, bound or started: nothing is to be done then but to say so,
-and more pods of it do the same in a moment. What was heard counts from when it was heard, see `Patience`."""
+"""Until a group is looked at of which only a pod was made, bound or started, or the scheduler has said something.
+Nothing is to be done then but to say so, and more of it comes in a moment. It counts from when it was heard: see `Patience`."""
 HEARD_SECONDS: Final = 1.0
 """Until a group is looked at of which was heard only that something happened: what, is seen by then."""
 _FIRST_RETRY: Final = 0.5
@@ -73,7 +73,7 @@ class Controller:
         lift_gates: whether pods are let go of kbatch's scheduling gate; without the right to, they are not.
         object_kinds: kinds of the objects that groups may have besides pods; see `Objects`.
         patience: how long changes of a status are gathered; by default not at all.
-        gather: seconds that changes of pods are gathered which nobody but a status is to follow.
+        gather: seconds that changes of pods and groups are gathered which nothing but a status is to follow.
         give_up_after: seconds after which a group whose pods all ended counts as given up by controllers that are no
             Jobs.
         within: whether a namespace is looked after.
@@ -136,8 +136,23 @@ class Controller:
         elif event.kind is Pod:
             self._members.heard(key_of(event.namespace, event.name), gone=isinstance(event, Delete))
         for key in self.index.apply(event):
-            self.queue.add(key)
+            if isinstance(event, Upsert) and isinstance(event.obj, PodGroup) and self._only_told(key, event.obj):
+                self._look_soon(key)
+            else:
+                self.queue.add(key)
         self._tell_missed(event)
+
+    def _only_told(self, key: str, group: PodGroup) -> bool:
+        """Whether nothing is done for the group, whatever is said of it, but to say its phase and numbers."""
+        return (
+            group.metadata.deletion_timestamp is None
+            and not (group.spec.objects or group.status.objects or self._makes_pods(key, group))
+            and all(one.ordinary for one in self.index.members(key))
+        )
+
+    def _look_soon(self, key: str) -> None:
+        self._patience.heard(key)
+        self.queue.add(key, self._gather)
 
     def _hint_pod(self, pod: Pod) -> None:
         """The same of a pod, of which there are more events than of anything else."""
@@ -148,8 +163,7 @@ class Controller:
         touched, ordinary = self.index.put_pod(pod)
         for key in touched:
             if ordinary and not awaited:
-                self._patience.heard(key)
-                self.queue.add(key, self._gather)
+                self._look_soon(key)
             else:
                 self.queue.add(key)
 

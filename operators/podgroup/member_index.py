@@ -159,7 +159,7 @@ class MemberIndex:
         key = key_of(group.metadata.namespace, group.metadata.name)
         known = self.groups.get(key)
         if known is not None:
-            if _same(known, group) or older(group.metadata.resource_version, known.metadata.resource_version):
+            if older(group.metadata.resource_version, known.metadata.resource_version):
                 return set()
             self.drop_group(key)
         self.groups[key] = group
@@ -273,11 +273,6 @@ class MemberIndex:
         if kind is Job:
             return self._forget_job(key)
         return self.drop_group(key) if kind is PodGroup else set()
-
-
-def _same(known: PodGroup, group: PodGroup) -> bool:
-    """Whether nothing is new: the watch tells of what a write has been answered, too."""
-    return known.metadata.resource_version == group.metadata.resource_version and known == group
 
 
 def _member(pod: Pod) -> Member:

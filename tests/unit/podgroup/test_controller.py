@@ -140,8 +140,6 @@ async def test_a_group_that_is_gone_is_forgotten(api: FakeApi, controller: Contr
 async def test_pods_that_come_to_run_are_looked_at_together_and_others_at_once(api: FakeApi) -> None:
     slow = Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, gather=3600.0)
     slow.hint(Upsert(api.put(group(1))))
-    assert await slow.queue.get() == "ns/pg"
-    slow.queue.done("ns/pg")
     for one in (pod("a"), pod("a", node="n"), pod("a", "Running", node="n")):
         slow.hint(Upsert(one))
     due = asyncio.create_task(slow.queue.get())
@@ -150,6 +148,15 @@ async def test_pods_that_come_to_run_are_looked_at_together_and_others_at_once(a
     assert not due.done()
     slow.hint(Upsert(pod("a", "Failed", node="n")))
     assert await asyncio.wait_for(due, 5) == "ns/pg"
+
+
+async def test_a_group_for_which_pods_are_made_is_looked_at_at_once(api: FakeApi) -> None:
+    slow = Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, gather=3600.0)
+    slow.hint(Upsert(job()))
+    assert await asyncio.wait_for(slow.queue.get(), 5) == "ns/pg"
+    slow.queue.done("ns/pg")
+    slow.hint(Upsert(api.put(group(1))))
+    assert await asyncio.wait_for(slow.queue.get(), 5) == "ns/pg"
 
 
 async def test_a_group_being_deleted_is_left_alone(api: FakeApi, controller: Controller) -> None:

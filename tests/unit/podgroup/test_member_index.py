@@ -34,9 +34,6 @@ def test_what_changes_nothing_that_is_kept_touches_no_group() -> None:
     again.status.conditions = (condition("Initialized"),)
     assert seen.put_pod(again) == (set(), True)
     assert seen.put_pod(pod("a", node="n")) == ({"ns/pg"}, True)
-    assert seen.apply(Upsert(group(version="7"))) == {"ns/pg"}
-    assert seen.apply(Upsert(group(version="7"))) == set()
-    assert seen.apply(Upsert(group(4, version="7"))) == {"ns/pg"}
 
 
 def test_a_pod_is_ordinary_while_its_group_has_nothing_to_do_about_it() -> None:
