@@ -44,7 +44,8 @@ GAP_SECONDS: Final = 0.2
 """One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
 GATHER_SECONDS: Final = 0.4
 """Until a group is looked at of which only a pod was made, bound or started, or the scheduler has said something.
-Nothing is to be done then but to say so, and more of it comes in a moment. It counts from when it was heard: see `Patience`."""
+Nothing is to be done then but to say so, and more comes in a moment. It counts from when it was heard: see `Patience`.
+"""
 HEARD_SECONDS: Final = 1.0
 """Until a group is looked at of which was heard only that something happened: what, is seen by then."""
 _FIRST_RETRY: Final = 0.5

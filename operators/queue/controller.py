@@ -27,8 +27,7 @@ from operators.queue.status import GroupCounts, Report, manifest, reports, same
 _log = logging.getLogger(__name__)
 
 GAP_SECONDS: Final = 1.0
-"""Between two rounds: a thousand pods that start are a few writes for each queue; what comes after a rest is told at once.
-"""
+"""Between two rounds: a thousand pods that start are a few writes for each queue. After a rest it is told at once."""
 TURN_SECONDS: Final = 0.01
 """After how long the event loop gets a turn while shares are divided."""
 _RETRY_SECONDS: Final = 1.0
