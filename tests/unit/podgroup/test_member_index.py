@@ -8,10 +8,10 @@ import logging
 import pytest
 
 from kbatch.api.names import IN_QUEUE_GATE
-from kbatch.api.objects import Job, Pod, PodGroup, SchedulingGate
+from kbatch.api.objects import Job, Pod, PodCondition, PodGroup, SchedulingGate
 from kbatch.model.events import Delete, Unreadable, Upsert
 from operators.podgroup.member_index import MemberIndex, Stage
-from tests.unit.podgroup.build import condition, group, index, job, pod
+from tests.unit.podgroup.build import group, index, job, pod
 
 
 def test_every_event_names_the_groups_it_touches() -> None:
@@ -31,7 +31,7 @@ def test_every_event_names_the_groups_it_touches() -> None:
 def test_what_changes_nothing_that_is_kept_touches_no_group() -> None:
     seen = index(group(), pod("a"))
     again = pod("a")
-    again.status.conditions = (condition("Initialized"),)
+    again.status.conditions = (PodCondition(type="Initialized", status="True"),)
     assert seen.put_pod(again) == (set(), True)
     assert seen.put_pod(pod("a", node="n")) == ({"ns/pg"}, True)
 
