@@ -270,12 +270,15 @@ class ClassTable:
     coupled: bool = False
     coupling: dict[int, TaskClass] = field(default_factory=dict)
     """The classes of tasks that exist whose specs speak of other pods, by id."""
-    coupling_changes: Journal[int] = field(default_factory=Journal)
+    coupling_changes: Journal[int] = field(init=False)
     """Which ids have come into `coupling`, or are gone from it."""
     generation: int = 0
     """Moves when other labels count than before: tasks must then be classed again."""
     _selecting: dict[str, int] = field(default_factory=dict)
     """By label how many contents select by it; some of `selected_keys` may have none any more."""
+
+    def __post_init__(self) -> None:
+        self.coupling_changes = Journal(alive=self.coupling)
 
     def __len__(self) -> int:
         return len(self._homes)

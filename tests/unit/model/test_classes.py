@@ -55,6 +55,25 @@ def test_what_nodes_say_of_classes_goes_with_them(monkeypatch: pytest.MonkeyPatc
     assert len(model.table.static_cache) < 10 * 40
 
 
+def test_few_changes_are_kept_of_pods_that_are_gone() -> None:
+    """Ten thousand gangs: what readers may still ask for is a part of a megabyte, and full after some minutes."""
+    model = ClusterModel()
+    model.apply(Upsert(node("n1")))
+    model.apply(Upsert(queue()))
+    classes, groups, nodes = model.classes.coupling_changes, model.changes, model.node_changes
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    for number in range(10_000):
+        model.apply(Upsert(pod(f"p{number}", topologySpreadConstraints=[spread | {"maxSkew": 1 + number}])))
+        model.apply(Delete(Pod, "ns", f"p{number}"))
+    for _ in range(50_000):  # a node's use changes twice with each pod that it runs
+        nodes.note("n1")
+    assert classes.position == 20_000
+    assert groups.position >= 10_000
+    for journal, most in ((classes, 1 << 13), (groups, 1 << 13), (nodes, 1 << 15)):
+        assert journal.since(journal.position - most // 2) is not None
+        assert journal.since(journal.position - most - 1) is None
+
+
 def selects(name: str, key: str) -> Pod:
     constraint = {
         "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
