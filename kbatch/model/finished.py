@@ -63,7 +63,7 @@ _LARGEST: Final = 2**63
 NONE: Final = Ranges()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)  # read at every change of its group; nearly each group has texts of its own, which may be long
 def parse(text: str) -> Ranges:
     """The numbers that a text says; what cannot be read of it says nothing."""
     pairs: list[tuple[int, int]] = []

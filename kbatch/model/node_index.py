@@ -21,8 +21,8 @@ _AT_ONCE: Final = 256
 _FORGOTTEN: Final = 1000
 """So many classes are forgotten at least before what was kept of them is let go."""
 _CHANGES: Final = 1 << 15
-"""So many changes are kept: each pod that comes or goes is one, and a cycle may bring ten thousand. Their names are those
-of the records, so that all of it is a quarter of a megabyte."""
+"""So many changes are kept: each pod that comes or goes is one, and a cycle may bring ten thousand. Their names are
+those of the records, so that all of it is a quarter of a megabyte."""
 
 
 class NodeIndex:

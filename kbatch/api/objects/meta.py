@@ -68,7 +68,7 @@ class LabelSelector(Value, kw_only=True, frozen=True):
     match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
 
 
-@functools.lru_cache(maxsize=8192)  # many objects share a second, and each is read at every change
+@functools.lru_cache(maxsize=512)  # objects that come together share a second, and each is read at every change
 def timestamp_us(text: str | None) -> int | None:
     """Microseconds since the epoch of an RFC 3339 time as Kubernetes writes it; None where there is none.
 
