@@ -39,6 +39,9 @@ _FEW_REMARKS: Final = 20
 _HELD_BACK_SECONDS: Final = 10.0
 """Where more remarks than a few wait, none is written while more keep coming, but for those that are so old: whoever
 tells so much is busy, and the server with it."""
+_OLD_REMARK_SECONDS: Final = 300.0
+"""Where more remarks come than are written, those that have waited for so long give way: it is of what happened just now
+that somebody wants to hear. So it takes as long until no more wait than before, however many come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,19 +194,25 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
                 return
             del self._told[key]
 
-    def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> bool:
-        """Tell something once that many objects tell (each pod, that it has a node); False where it is dropped.
+    def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> int:
+        """Tell something once that many objects tell (each pod, that it has a node); how many remarks are dropped: this
+        one where too many wait, and before it those that have waited for five minutes.
 
         Returns at once and costs little. Remarks are written when no other Event waits: while more of them keep coming
         slowly, and of a crowd those alone that are ten seconds old; faster afterwards.
         """
-        if len(self._remarks) >= self._most_remarks:
-            self.dropped += 1
-            return False
-        self._last_remark = self._clock()
-        self._remarks.append((regarding, reason, action, note, time.time()))
-        self._remarked.set()
-        return True
+        now, dropped = time.time(), 0
+        while self._remarks and self._remarks[0][-1] < now - _OLD_REMARK_SECONDS:
+            self._remarks.popleft()
+            dropped += 1
+        if len(self._remarks) < self._most_remarks:
+            self._last_remark = self._clock()
+            self._remarks.append((regarding, reason, action, note, now))
+            self._remarked.set()
+        else:
+            dropped += 1
+        self.dropped += dropped
+        return dropped
 
     def _put_later(self, told: _Told, delay: float) -> None:
         def put() -> None:

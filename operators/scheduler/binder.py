@@ -297,8 +297,9 @@ class Binder:
         self._ok.inc()
         namespace, name = split_key(one.pod)
         note = f"assigned {one.pod} to {one.node}"
-        if not self._recorder.remark(Regarding("v1", "Pod", namespace, name, one.uid), "Scheduled", "Binding", note):
-            self._metrics.events_dropped.inc()
+        dropped = self._recorder.remark(Regarding("v1", "Pod", namespace, name, one.uid), "Scheduled", "Binding", note)
+        if dropped:
+            self._metrics.events_dropped.inc(dropped)
         created = self._cache.created(one.pod)
         if created is not None:
             self._metrics.pod_seconds.observe(max(0.0, time.time() - created / SECOND))

@@ -119,7 +119,7 @@ async def test_remarks_give_way_are_bounded_and_are_written_in_the_end() -> None
         fake.answers = [says({}, 201) for _ in range(20)]
         recorder = EventRecorder(client, controller="c", instance="i", remarks=3)
         taken = [recorder.remark(POD, "Scheduled", "Binding", f"to node {number}") for number in range(5)]
-        assert taken == [True, True, True, False, False]
+        assert taken == [0, 0, 0, 1, 1]
         assert recorder.dropped == 2
         for number in range(4):
             recorder.warning(POD, "Reason", "Action", f"urgent {number}")
@@ -127,6 +127,24 @@ async def test_remarks_give_way_are_bounded_and_are_written_in_the_end() -> None
             await until_requests(fake, 7)
         notes = [json.loads(body)["note"] for _, _, body in fake.requests]
         assert notes == [*(f"urgent {number}" for number in range(4)), "to node 0", "to node 1", "to node 2"]
+
+
+async def test_remarks_that_have_waited_for_five_minutes_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where more come than are written, what waits is soon as much as later: what came in five minutes."""
+    began, waiting, dropped = time.time(), list[int](), 0
+    async with serving() as fake, fake.client() as client:
+        recorder = EventRecorder(client, controller="c", instance="i")
+        for second in range(900):
+            monkeypatch.setattr(events.time, "time", lambda second=second: began + second)
+            dropped += recorder.remark(POD, "Scheduled", "Binding", f"to node {second}")
+            waiting.append(recorder.waiting)
+        assert waiting[299] == 300
+        assert max(waiting) == waiting[300] == waiting[-1] == 301
+        assert (dropped, recorder.dropped) == (599, 599)
+        fake.answers = [says({}, 201)]
+        async with recorder:
+            await until_requests(fake, 1)
+        assert json.loads(fake.requests[0][2])["note"] == "to node 599"
 
 
 async def test_of_a_crowd_of_remarks_none_is_written_while_more_come_but_for_the_old(
