@@ -40,8 +40,8 @@ _HELD_BACK_SECONDS: Final = 10.0
 """Where more remarks than a few wait, none is written while more keep coming, but for those that are so old: whoever
 tells so much is busy, and the server with it."""
 _OLD_REMARK_SECONDS: Final = 300.0
-"""Where more remarks come than are written, those that have waited for so long give way: it is of what happened just now
-that somebody wants to hear. So it takes as long until no more wait than before, however many come."""
+"""Where more remarks come than are written, those that have waited for so long give way: somebody wants to hear of what
+happened just now. So it takes as long until no more wait than before, however many come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ async def test_remarks_that_have_waited_for_five_minutes_give_way(monkeypatch: p
     async with serving() as fake, fake.client() as client:
         recorder = EventRecorder(client, controller="c", instance="i")
         for second in range(900):
-            monkeypatch.setattr(events.time, "time", lambda second=second: began + second)
+            monkeypatch.setattr(time, "time", lambda second=second: began + second)
             dropped += recorder.remark(POD, "Scheduled", "Binding", f"to node {second}")
             waiting.append(recorder.waiting)
         assert waiting[299] == 300
