@@ -72,7 +72,7 @@ def _likeness(job: JobState) -> tuple[object, ...]:
     group = model.group
     if group is None or len(job.waiting) != 1 or job.gated or model.minimum != 1 or model.roles or job.pipelined:
         return ()
-    if job.ends or job.evicted or job.together is not None or model.wants_whole_nodes:
+    if job.ends or job.evicted or job.together is not None or model.wants_whole_nodes or model.to_come:
         return ()
     task = job.waiting[0]
     return (

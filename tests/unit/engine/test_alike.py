@@ -8,14 +8,14 @@ from unittest.mock import patch
 import pytest
 
 from kbatch.api.conditions import merge
-from kbatch.api.objects import Pod
-from kbatch.api.reasons import NotEnoughTasks
+from kbatch.api.objects import Job, JobSpec, Metadata, Pod, PodTemplate
+from kbatch.api.reasons import ClusterTooSmall, NotEnoughTasks
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.engine.actions.allocate import _Line
 from kbatch.engine.session.session import Session
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
-from tests.unit.engine.worlds import EPOCH, EVERYTHING, Simulation, group, node, pod, policy, queue, stamp, world
+from tests.unit.engine.worlds import EPOCH, EVERYTHING, Simulation, group, node, pod, policy, queue, run, stamp, world
 
 TIERS = """
 tiers:
@@ -183,3 +183,14 @@ def test_who_was_promised_more_than_one_that_is_alike_starts_within_the_factor()
     found = sim.cycle()
     assert list(found.binds) == ["b-0"]
     assert found.reason("a") == "InfiniteShareExceeded"
+
+
+def test_who_may_have_other_pods_in_place_of_its_own_is_told_that() -> None:
+    """No node would ever hold what a and b have; b's next pod, which a Job makes, asks for less."""
+    made_by = Metadata(annotations={"scheduling.k8s.io/group-name": "b"})
+    coming = JobSpec(parallelism=1, template=PodTemplate(metadata=made_by, spec=pod("", "4").spec))
+    job = Job(metadata=Metadata(name="b", namespace="ns"), spec=coming)
+    model = world(queue("q"), node("n0", "8"), one("r", 6, on="n0"), one("a", 16), one("b", 16, at=1), job)
+    told = {name: run(model, PREEMPTS).verdicts[f"ns/{name}"].reason for name in "ab"}
+    assert isinstance(told["a"], ClusterTooSmall)
+    assert not isinstance(told["b"], ClusterTooSmall)
