@@ -300,8 +300,9 @@ class Plugin:
     """
 
     limits_alike: ClassVar[bool] = False
-    """Whether `headroom` says the same of all groups of a queue that have no lifetime and hold nothing, for pods of one
-    class, as long as nothing is decided: then one of several that are alike is asked about for all.
+    """Whether `headroom` says the same of all groups of a queue that have no lifetime, hold nothing and were promised
+    the same, for pods of one class, as long as nothing is decided: then one of several that are alike is asked about
+    for all.
     """
 
     own_nodes: ClassVar[bool] = False

@@ -42,6 +42,11 @@ MUTANTS: Final = (
         "whoever stands behind one that found no room is told that it finds none either",
     ),
     Mutant(
+        "alike-whatever-was-promised", f"{_ACTIONS}/alike.py",
+        "if promises.of(job) != promises.of(other):", "if False:",
+        "whoever was promised more than one beyond a plugin's limit is told that it is beyond it, too",
+    ),
+    Mutant(
         "late-like-the-one-before", "kbatch/engine/reservation/planned.py",
         "return all((until is None or until > at) == (before is None or before > at) for at in instants)",
         "return True",
