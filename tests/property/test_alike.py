@@ -102,7 +102,7 @@ class ByItself(Remembering):
         return super().cycle()
 
 
-@settings(relaxed, max_examples=examples(120))
+@settings(relaxed, max_examples=examples(40))
 @given(many_alike(), st.sampled_from(POLICIES), st.data())
 def test_who_is_alike_is_judged_alike(found: World, by: Policy, data: st.DataObject) -> None:
     """And with the memo as without, as groups come, go and change while others rest."""

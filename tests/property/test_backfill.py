@@ -329,7 +329,7 @@ WHERE_ONE_STARTS_BEFORE = Day(
 """On the node of one that starts at once, and that ends no later than what else is there, another one is to start."""
 
 
-@relaxed
+@settings(relaxed, max_examples=examples(30))
 @given(days(styles=KEPT, unknown=True, more=1, queues=QUEUES), st.sampled_from(sorted(RECLAIMS)))
 @example(WHERE_ONE_STARTS_BEFORE, "{name: flow}, 1")
 def test_reclaim_plans_what_allocate_will(day: Day, way: str) -> None:
