@@ -49,7 +49,7 @@ from kbatch.metrics import (
     StartMetrics,
     WatchMetrics,
 )
-from kbatch.process import memory
+from kbatch.process import huge_pages, memory
 from kbatch.process.feed import Feed
 from kbatch.process.leading import LEASE_CONNECTIONS, elector_of, fenced, while_active
 from kbatch.process.measured import Attempts, Measured, counts_of
@@ -254,6 +254,7 @@ class _Assembly:
             try:
                 if await before_stop(self._prepared(), self.runtime.stopping):
                     memory.settle()
+                    background.append(group.create_task(huge_pages.keep_using(), name="huge pages"))
                     await while_leading(self.runtime, self.elector, self._lead)
             finally:
                 for task in background:

@@ -63,6 +63,7 @@ from kbatch.engine import (
 )
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
+from kbatch.process import huge_pages
 from kbatch.times import SECOND
 from tests.bench.engine import NOW, keep
 from tests.bench.policies import backfilling, example
@@ -300,6 +301,7 @@ def run(nodes: int, depth: int, seconds: float, step: float | None = None) -> Fi
         stream.carry_out(transactions, verdicts, 0.0)
         if not transactions:
             break
+    huge_pages.use()  # as the scheduler has it
     stream.evictions = 0
     while clock < seconds:
         transactions, verdicts, memo, state, taken = _decide(stream, by, memo, state, clock)
