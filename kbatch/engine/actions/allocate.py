@@ -34,6 +34,7 @@ from kbatch.engine.placement.ranking import When
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
+from kbatch.engine.reservation.aged_starts import plan_for_the_aged
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.reservation.planned import PlannedStarts
@@ -77,8 +78,10 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     first = (yield from _first_waiting(session)) if anew else []
     behind = partial(_behind, session, first) if first else None
     yield from settle(session, context.rankings, elsewhere=not (gathers or promises), behind=behind)
-    if planned is None or not planned.keeps:  # else each has been promised its room
+    if planned is None:
         yield from gather_for_the_aged(session, context.feasibility, context.ledger)
+    elif not planned.keeps:  # else each has been promised its room
+        yield from plan_for_the_aged(planned, context.feasibility, context.ledger)
     if gathers or promises:
         lay = planned.lay if planned is not None else None
         yield from settle(session, context.rankings, lay=lay, behind=behind)

@@ -33,6 +33,7 @@ from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.steps import keeping_to, next_steps
 from kbatch.engine.preemption.sums import promised
 from kbatch.engine.preemption.within_queue import preemptor_of
+from kbatch.engine.reservation.aged_starts import keep_start_of_the_aged
 from kbatch.engine.reservation.ageing import keep_for_the_aged
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.limits import over_capability
@@ -72,7 +73,10 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     before = dict(planned.starts) if planned is not None else {}
     searches, decided = Searches(context, _EVICTOR), Decided(context)
     session.caches.append(searches.forget)
-    aged = yield from keep_for_the_aged(session, context.feasibility, context.ledger)
+    if planned is None:
+        aged = yield from keep_for_the_aged(session, context.feasibility, context.ledger)
+    else:
+        aged = yield from keep_start_of_the_aged(planned, context.feasibility, context.ledger)
     if aged is not None:
         aside.keep(aged, first=False)
     while heap:

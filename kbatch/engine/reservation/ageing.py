@@ -8,10 +8,10 @@ the group's pods needs there. It is kept from cycle to cycle while the group cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from kbatch.engine.state.node_resources import Rows
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import total
+
+_T = TypeVar("_T")
 
 _SETS: Final = 64
 """In so many sets of nodes room is looked for at most, for pods that must stand together."""
@@ -84,8 +86,26 @@ def gather_for_the_aged(session: Session, feasibility: Feasibility, ledger: Ledg
     kept = session.snapshot.state.gathered
     if kept is not None and (yield from _goes_on(session, feasibility, ledger, kept)):
         return
+
+    def places(job: JobState, fitting: Sequence[Statement]) -> Generator[Turn, None, list[tuple[Task, int]]]:
+        return places_to_gather(session, feasibility, ledger.rankings, job)
+
+    found = yield from first_aged(session, feasibility, ledger, places)
+    if found is not None:
+        ledger.begin(*found)
+
+
+def first_aged(
+    session: Session,
+    feasibility: Feasibility,
+    ledger: Ledger,
+    keep: Callable[[JobState, Sequence[Statement]], Generator[Turn, None, _T]],
+) -> Generator[Turn, None, tuple[JobState, _T] | None]:
+    """The first group that has waited beyond the ageing time, does not fit as things are, and for which something can
+    be kept: with what `keep` says that is. It is told of the open statements of those before it that fit, too.
+    """
     fitting: list[Statement] = []
-    found: tuple[JobState, list[tuple[Task, int]]] | None = None
+    found: tuple[JobState, _T] | None = None
     for job in session.live():
         if session.due():
             yield TURN
@@ -95,15 +115,14 @@ def gather_for_the_aged(session: Session, feasibility: Feasibility, ledger: Ledg
         if session.now < due:
             session.wake.append(due)
             break  # the others are younger
-        work = partial(_look, session, feasibility, ledger, job, fitting)
-        places = yield from working(session, job, work, None)
-        if places is not None:
-            found = job, places
+        work = partial(_look, session, feasibility, ledger, job, fitting, keep)
+        kept = yield from working(session, job, work, None)
+        if kept:
+            found = job, kept
             break
     for statement in reversed(fitting):
         statement.rollback()
-    if found is not None:
-        ledger.begin(*found)
+    return found
 
 
 def keep_for_the_aged(
@@ -126,21 +145,24 @@ def _keep(
     """The same, for the group for which it has gathered."""
     if not waits_for_room(session, feasibility, ledger, job):
         return None
-    statement = Statement(session, job)
-    if could_fit(ledger.rankings, job) and (yield from placing(ledger.rankings, statement, (When.NOW,))):
-        return statement
-    statement.rollback()
-    places = _confirmed(session, ledger.rankings, job, kept)
-    if places:
-        ledger.keep(job, places)
-    return None
+    statement = yield from fitting_now(session, ledger, job)
+    if statement is None:
+        places = _confirmed(session, ledger.rankings, job, kept)
+        if places:
+            ledger.keep(job, places)
+    return statement
 
 
 def _look(
-    session: Session, feasibility: Feasibility, ledger: Ledger, job: JobState, fitting: list[Statement]
-) -> Generator[Turn, None, list[tuple[Task, int]] | None]:
-    """Where room is to be kept for the job; None: nowhere. One that fits now is left open in `fitting`: its turn comes,
-    and what it will take is not kept for another.
+    session: Session,
+    feasibility: Feasibility,
+    ledger: Ledger,
+    job: JobState,
+    fitting: list[Statement],
+    keep: Callable[[JobState, Sequence[Statement]], Generator[Turn, None, _T]],
+) -> Generator[Turn, None, _T | None]:
+    """What is to be kept for the job; None: nothing. One that fits now is left open in `fitting`: its turn comes, and
+    what it will take is not kept for another.
     """
     if not waits_for_room(session, feasibility, ledger, job):
         return None
@@ -153,7 +175,7 @@ def _look(
     yield TURN
     if not (yield from feasibility.attempting(job)).fits:
         return None
-    return (yield from places_to_gather(session, feasibility, ledger.rankings, job)) or None
+    return (yield from keep(job, fitting))
 
 
 def _goes_on(
@@ -165,17 +187,24 @@ def _goes_on(
     job = session.job(kept.job)
     if not waits_for_room(session, feasibility, ledger, job):
         return False
-    statement = Statement(session, job)
-    fits = could_fit(ledger.rankings, job)
-    if fits and (yield from placing(ledger.rankings, statement, (When.NOW,))):
+    statement = yield from fitting_now(session, ledger, job)
+    if statement is not None:
         yield from statement.commit()
         return True
-    statement.rollback()
     places = _confirmed(session, ledger.rankings, job, kept)
     if not places:
         return False
     ledger.begin(job, places)
     return True
+
+
+def fitting_now(session: Session, ledger: Ledger, job: JobState) -> Generator[Turn, None, Statement | None]:
+    """The job's placement, open, where it fits as things are."""
+    statement = Statement(session, job)
+    if could_fit(ledger.rankings, job) and (yield from placing(ledger.rankings, statement, (When.NOW,))):
+        return statement
+    statement.rollback()
+    return None
 
 
 def _confirmed(session: Session, rankings: NodeRankings, job: JobState, kept: GatheredRoom) -> list[tuple[Task, int]]:

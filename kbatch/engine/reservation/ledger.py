@@ -53,6 +53,7 @@ class Ledger:
         self._holder: JobState | None = None
         self._gatherer: JobState | None = None
         self._gathered: list[tuple[Task, int]] = []
+        self._begun = False
         self._places: list[tuple[Task, int]] = []
         self._rows: Index = np.zeros(0, np.intp)
         self._amounts: dict[str, Column] = {}
@@ -160,8 +161,13 @@ class Ledger:
 
     def begin(self, holder: JobState, places: Sequence[tuple[Task, int]]) -> None:
         """Keep these rows for these pods of the holder, and for the next cycle."""
-        self._gatherer, self._gathered = holder, list(places)
+        self.note(holder, places)
+        self._begun = True
         self.keep(holder, places)
+
+    def note(self, holder: JobState, places: Sequence[tuple[Task, int]]) -> None:
+        """Have the next cycle know for whom room is kept, and where; by `begin`, or by a planned start."""
+        self._gatherer, self._gathered = holder, list(places)
 
     def keep(self, holder: JobState, places: Sequence[tuple[Task, int]]) -> None:
         """Keep these rows for these pods of the holder, until `end`."""
@@ -172,8 +178,8 @@ class Ledger:
         self._apply(1)
 
     def resume(self) -> None:
-        """Keep what is kept for the next cycle again, until `end`."""
-        if self._gatherer is not None and self.gathered is not None:
+        """Keep what is kept for the next cycle again, until `end`; what a planned start keeps is not kept here."""
+        if self._gatherer is not None and self.gathered is not None and self._begun:
             self.keep(self._gatherer, self._gathered)
 
     def end(self) -> None:

@@ -54,7 +54,8 @@ class PlannedStarts:
 
     Attributes:
         starts: by key of the job, in the order in which they were planned.
-        depth: so many there may be. keeps: what was planned in one cycle stands in the next.
+        depth: so many there may be, besides that of `aged`. keeps: what was planned in one cycle stands in the next.
+        aged: the key of the group that has waited too long, if its start is planned before all others.
         mark: what is kept from others just now, in plain data; `()` where nothing is.
         backfilled: the keys of jobs that were started while others waited for their planned starts.
         hurried: the job that `lay` was last told of finds more room than is left to others, since it is gone in time if
@@ -68,6 +69,7 @@ class PlannedStarts:
         self.session = session
         self.depth = arguments.starts
         self.keeps = arguments.mode == "conservative"
+        self.aged: str | None = None
         self.starts: dict[str, PlannedStart] = {}
         self.mark: tuple[object, ...] = ()
         self.backfilled: set[str] = set()
@@ -441,7 +443,7 @@ class PlannedStarts:
 
     def may_plan(self, job: JobState) -> bool:
         """Whether the start of a job could be planned besides the others."""
-        return job.key not in self.starts and len(self.starts) < self.depth
+        return job.key not in self.starts and len(self.starts) - (self.aged in self.starts) < self.depth
 
     def put(self, start: PlannedStart) -> None:
         """Enter a planned start: in the place of that which its job has already, else behind all others."""

@@ -308,3 +308,13 @@ def test_reclaim_keeps_no_room_for_one_whose_queue_has_had_its_share(simulate: C
     outcome = simulate("reclaim-plans-for-nobody-who-has-its-share", MODES["easy"], until=30)
     assert starts(outcome)["x-0"] == 3.0
     assert not outcome.evictions
+
+
+@pytest.mark.parametrize(("mode", "short"), [("none", 5000.0), ("easy", 1000.0), ("conservative", 1000.0)])
+def test_room_of_a_group_that_has_waited_for_long_is_backfilled(
+    simulate: Callable[..., Any], mode: str, short: float
+) -> None:
+    """Where no start is planned room gathers for it, and nobody knows until when."""
+    found = starts(simulate("the-aged-are-backfilled", MODES[mode]))
+    assert (found["wide-0"], found["wide-1"], found["long-0"]) == (5000.0, 5000.0, 5100.0)
+    assert found["short-0"] >= short if mode == "none" else found["short-0"] == short

@@ -1,0 +1,96 @@
+"""Ageing where starts are planned anew in each cycle: that of a group which has waited too long is planned before all
+others, and besides as many as there may be. Room gathers for nobody here: who is gone in time may use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+
+from kbatch.engine.decisions import Transaction, Turn
+from kbatch.engine.placement.feasibility import Feasibility
+from kbatch.engine.reservation.ageing import first_aged, fitting_now, waits_for_room
+from kbatch.engine.reservation.kept import PlannedStart
+from kbatch.engine.reservation.ledger import Ledger
+from kbatch.engine.reservation.planned import PlannedStarts
+from kbatch.engine.reservation.planning import plan
+from kbatch.engine.session.guarding import working
+from kbatch.engine.session.statement import Operation, Statement
+from kbatch.engine.state.jobs import JobState
+
+
+def plan_for_the_aged(planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger) -> Iterator[Transaction | Turn]:
+    """Plan the start of the first group that has waited beyond the ageing time and does not fit as things are.
+
+    One at a time: that of the cycle before, if room is still all that it lacks; where it fits, it is started.
+    """
+    again = yield from _again(planned, feasibility, ledger)
+    if isinstance(again, Statement):
+        yield from again.commit()
+        return
+    if again is not None:
+        _enter(planned, again)
+        ledger.note(again.job, again.places)
+        return
+    session = planned.session
+    found = yield from first_aged(session, feasibility, ledger, partial(_beside, planned, feasibility, ledger))
+    if found is not None and found[1] is not None:
+        _enter(planned, found[1])
+        ledger.note(found[0], found[1].places)
+
+
+def keep_start_of_the_aged(
+    planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger
+) -> Generator[Turn, None, Statement | None]:
+    """Plan again the start of the group that had one in the cycle before, if room is still all that it lacks, for an
+    action that runs before the room is given out. Its placement, open, where it fits as things are: then it needs none.
+    """
+    again = yield from _again(planned, feasibility, ledger)
+    if isinstance(again, Statement):
+        return again
+    if again is not None:
+        _enter(planned, again)
+    return None
+
+
+def _again(
+    planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger
+) -> Generator[Turn, None, Statement | PlannedStart | None]:
+    """Of the group whose start was planned in the cycle before, if room is still all that it lacks, the placement,
+    open, where it fits as things are, else the start. None: of none.
+    """
+    session = planned.session
+    kept = session.snapshot.state.gathered
+    if kept is None or kept.job not in session.model.live:
+        return None
+    job = session.job(kept.job)
+
+    def work() -> Generator[Turn, None, Statement | PlannedStart | None]:
+        if not waits_for_room(session, feasibility, ledger, job):
+            return None
+        statement = yield from fitting_now(session, ledger, job)
+        if statement is not None:
+            return statement
+        return (yield from _beside(planned, feasibility, ledger, job, ()))
+
+    return (yield from working(session, job, work, None))
+
+
+def _beside(
+    planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, job: JobState, fitting: Sequence[Statement]
+) -> Generator[Turn, None, PlannedStart | None]:
+    """The job's earliest start, beside those that would start now."""
+    expected = [
+        planned.ends.expect([(task, row) for step, task, row, *_ in each.recorded() if step is Operation.ALLOCATE])
+        for each in fitting
+    ]
+    try:
+        return (yield from plan(planned, feasibility, ledger, job))
+    finally:
+        for ends in expected:
+            planned.ends.expect_no_more(ends)
+
+
+def _enter(planned: PlannedStarts, start: PlannedStart) -> None:
+    planned.aged = start.job.key
+    planned.put(start)
