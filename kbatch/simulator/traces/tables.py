@@ -29,20 +29,24 @@ def rows(lines: Lines, needed: tuple[str, ...], known: tuple[str, ...] = ()) -> 
     """Each line below the header by the names of its columns, with its number. Columns not named here are of no use.
 
     Raises:
-        LineError: a needed column is not there, one of use is there twice, or a line has more or fewer columns than
-            the header.
+        LineError: a needed column is not there, one of use is there twice, a line has more or fewer columns than the
+            header, or a quote in it is not closed.
     """
     at = 0
+    unfinished = False
 
     def texts() -> Iterator[str]:
-        nonlocal at
+        nonlocal at, unfinished
         for number, line in lines:
-            at = number
+            at, unfinished = number, True
             yield line
+            if unfinished:  # the reader asks for more without having made a row: it would join the lines
+                raise LineError(at, "", "a quote is still open at the end of the line")
 
     table = csv.reader(texts(), skipinitialspace=True)
     try:
         header = [name.strip() for name in next(table, [])]
+        unfinished = False
         for name in needed:
             if name not in header:
                 near = difflib.get_close_matches(name, header, 1, 0.8)
@@ -52,6 +56,7 @@ def rows(lines: Lines, needed: tuple[str, ...], known: tuple[str, ...] = ()) -> 
             if header.count(name) > 1:
                 raise LineError(at, "", f"the first line names column {name!r} twice")
         for values in table:
+            unfinished = False
             if not any(value.strip() for value in values):
                 continue
             if len(values) != len(header):
