@@ -35,7 +35,7 @@ from kbatch.decisions.records import (
     in_microseconds,
     read_delta,
 )
-from kbatch.decisions.replay import begin, cycles_of
+from kbatch.decisions.replay import Counted, begin, cycles_of
 from kbatch.engine import Bind, Eviction, Nomination
 from kbatch.model.events import Unreadable, Upsert
 from kbatch.model.image import Image
@@ -162,17 +162,19 @@ def read_history(lines: Iterable[bytes]) -> History:
     Raises:
         LogError: its beginning, or the first cycle, cannot be read, or there is no cycle.
     """
-    source = iter(lines)
-    start, image, _ = begin(source)
+    source = Counted(lines)
+    with source.located():
+        start, image, _ = begin(source)
     reading = _Reading(History(start.policy, start.scheduler_name, start.default_queue))
     try:
-        for cycle in cycles_of(source):
-            if start.format == IN_MILLISECONDS:
-                cycle = in_microseconds(cycle)
-            reading.now = cycle.now
-            if not reading.history.instants:
-                reading.begin(image)
-            reading.cycle(cycle)
+        with source.located():
+            for cycle in cycles_of(source):
+                if start.format == IN_MILLISECONDS:
+                    cycle = in_microseconds(cycle)
+                reading.now = cycle.now
+                if not reading.history.instants:
+                    reading.begin(image)
+                reading.cycle(cycle)
     except LogError as error:
         if not reading.history.instants:
             raise

@@ -7,12 +7,13 @@ tell. In version 1 the instants of a cycle are in milliseconds; `in_microseconds
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
-from kbatch.api.objects import AnyObject
+from kbatch.api.objects import AnyObject, timestamp_us
 from kbatch.api.reasons import Reason
 from kbatch.engine import Bind, Eviction, Nomination, Transaction, Verdict
 from kbatch.model.cluster import ClusterModel
@@ -127,15 +128,31 @@ def read_object(record: Put) -> AnyObject:
     """The object of a record.
 
     Raises:
-        LogError: a kind that is not known, or an object that is none of it.
+        LogError: a kind that is not known, or an object that is none of it, or has a time that is none.
     """
     found = _decoders.get(record.kind)
     if found is None:
         raise LogError(f"unknown kind {record.kind!r}")
     try:
-        return found.decode(record.object)
+        obj = found.decode(record.object)
     except msgspec.MsgspecError as error:
         raise LogError(f"a {record.kind} cannot be read: {error}") from None
+    for field, text in _times(obj):
+        try:
+            timestamp_us(text)
+        except msgspec.ValidationError:
+            raise LogError(f"a {record.kind} cannot be read: {field}: {text!r} is no time") from None
+    return obj
+
+
+def _times(obj: AnyObject) -> Iterator[tuple[str, str | None]]:
+    """The times of an object that a model reads when it takes the object over: as text, with their fields."""
+    meta, status = obj.metadata, getattr(obj, "status", None)
+    yield "metadata.creationTimestamp", meta.creation_timestamp
+    yield "metadata.deletionTimestamp", meta.deletion_timestamp
+    yield "status.startTime", getattr(status, "start_time", None)
+    for condition in getattr(status, "conditions", None) or ():
+        yield f"status.conditions ({condition.type}): lastTransitionTime", condition.last_transition_time or None
 
 
 def write_delta(delta: Delta) -> AnyDelta:

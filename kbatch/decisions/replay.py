@@ -62,6 +62,26 @@ class Redecided:
     difference: Difference | None
 
 
+class Counted(Iterator[bytes]):
+    """The lines of a log; `number` is that of the one that was asked for last, from 1 on."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = iter(lines)
+        self.number = 0
+
+    def __next__(self) -> bytes:
+        self.number += 1
+        return next(self._lines)
+
+    @contextlib.contextmanager
+    def located(self) -> Iterator[None]:
+        """What is wrong with a line is said with its number."""
+        try:
+            yield
+        except LogError as error:
+            raise LogError(f"line {self.number}: {error}") from None
+
+
 def replay(lines: Iterable[bytes], other: Policy | None = None) -> Iterator[Redecided]:
     """Decide every cycle of a log again. Lines after an end are another log's and must not be there.
 
@@ -72,8 +92,16 @@ def replay(lines: Iterable[bytes], other: Policy | None = None) -> Iterator[Rede
     Raises:
         LogError: a line that cannot be read, or a policy that cannot be built here.
     """
-    source = iter(lines)
+    source = Counted(lines)
     start, model, policy, state = _start(source, other)
+    with source.located():
+        yield from _cycles(source, start, model, policy, state, other)
+
+
+def _cycles(
+    source: Iterator[bytes], start: Start, model: ClusterModel, policy: Policy, state: CycleState, other: Policy | None
+) -> Iterator[Redecided]:
+    """Each cycle, decided again."""
     memo = Memo()
     before: tuple[bytes, ...] = ()
     wake: int | None = 0
@@ -160,8 +188,9 @@ def begin(source: Iterator[bytes]) -> tuple[Start, Image, Standing]:
     return start, image, standing
 
 
-def _start(source: Iterator[bytes], other: Policy | None) -> tuple[Start, ClusterModel, Policy, CycleState]:
-    start, image, standing = begin(source)
+def _start(source: Counted, other: Policy | None) -> tuple[Start, ClusterModel, Policy, CycleState]:
+    with source.located():
+        start, image, standing = begin(source)
     model = build_model(image)
     model.objects.setdefault(PersistentVolumeClaim, {})  # all claims are in a log, be they none
     if other is not None:

@@ -333,7 +333,11 @@ def test_the_command_says_of_a_log_without_cycles_that_it_is_one(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("damage", "more"), [("decision", ["--closed-loop"]), ("number", []), ("number", ["--closed-loop"])]
+    ("damage", "more"),
+    [
+        ("decision", ["--closed-loop"]),
+        *((damage, more) for damage in ("number", "time") for more in ([], ["--closed-loop"])),
+    ],
 )
 def test_a_damaged_log_is_named_and_the_rest_of_the_folder_read(tmp_path: Path, damage: str, more: list[str]) -> None:
     """Each line is JSON still, and of a record that is known: what is wrong lies in a part that is read later."""
@@ -345,13 +349,15 @@ def test_a_damaged_log_is_named_and_the_rest_of_the_folder_read(tmp_path: Path, 
             b'"spec":{"schedulerName"',
             b'"spec":{"priority":1' + b"0" * 20 + b',"schedulerName"',
         ),
+        "time": (b'"creationTimestamp":"2', b'"creationTimestamp":"x2'),
     }[damage]
     damaged = [
-        line.replace(before, after) if damage == "number" or b'"record":"cycle"' in line else line for line in log
+        line.replace(before, after) if damage != "decision" or b'"record":"cycle"' in line else line for line in log
     ]
     assert damaged != log
     (tmp_path / "decisions-1.jsonl.gz").write_bytes(gzip.compress(b"".join(damaged)))
     result = CliRunner().invoke(app, ["replay", str(tmp_path), *more])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert "decisions-1.jsonl.gz: " in result.stderr
+    where = "" if damage == "number" else "line "  # a number is found to be too large when it is computed with
+    assert f"decisions-1.jsonl.gz: {where}" in result.stderr
     assert result.exit_code == 2

@@ -90,5 +90,25 @@ def test_unknown_kinds_and_marks_are_said() -> None:
         read_delta(Put("Pod", msgspec.Raw(b'{"metadata": 3}')))
 
 
+@pytest.mark.parametrize(
+    ("kind", "rest", "field"),
+    [
+        ("PodGroup", b'{"metadata":{"name":"a","creationTimestamp":"%s"}}', "metadata.creationTimestamp"),
+        ("Pod", b'{"metadata":{"name":"a","deletionTimestamp":"%s"}}', "metadata.deletionTimestamp"),
+        ("Pod", b'{"metadata":{"name":"a"},"status":{"startTime":"%s"}}', "status.startTime"),
+        (
+            "Pod",
+            b'{"metadata":{"name":"a"},"status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"%s"}]}}',
+            "status.conditions (Ready): lastTransitionTime",
+        ),
+    ],
+)
+def test_a_time_that_is_none_is_said(kind: str, rest: bytes, field: str) -> None:
+    read_delta(Put(kind, msgspec.Raw(rest % b"2026-01-01T00:00:00Z")))
+    with pytest.raises(LogError) as caught:
+        read_delta(Put(kind, msgspec.Raw(rest % b"9999-99-99T00:00:00Z")))
+    assert str(caught.value) == f"a {kind} cannot be read: {field}: '9999-99-99T00:00:00Z' is no time"
+
+
 def test_the_end_says_why() -> None:
     assert decode_line(encode_line(End("full"))) == End("full")

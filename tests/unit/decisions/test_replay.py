@@ -210,8 +210,10 @@ def test_what_is_no_log_is_said() -> None:
         list(replay(log[1:]))
     with pytest.raises(LogError, match="then a standing"):
         list(replay([log[0], *log[2:]]))
-    with pytest.raises(LogError, match="in the middle"):
+    with pytest.raises(LogError, match=f"line {len(log) + 1}: a start in the middle"):
         list(replay([*log, log[0]]))
+    with pytest.raises(LogError, match="line 3: no record"):
+        list(replay([*log[:2], b"{", *log[2:]]))
 
 
 OLD = Path(__file__).parents[2] / "data" / "decisions-in-milliseconds.jsonl.gz"
