@@ -8,6 +8,7 @@ from pathlib import PurePath
 import typer
 
 from kbatch.cli import check_config, cluster, job_sets, live, replay, simulate, what_if
+from kbatch.cli.output import printing
 
 app = typer.Typer(
     name="kbatch",
@@ -39,4 +40,5 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
 def main() -> None:
     """Run the command line; the exit status is the process's."""
     called = PurePath(sys.argv[0]).name
-    app(prog_name="kubectl kbatch" if called.startswith("kubectl-") else "kbatch")
+    with printing():
+        app(prog_name="kubectl kbatch" if called.startswith("kubectl-") else "kbatch")

@@ -6,8 +6,10 @@ import contextlib
 import enum
 import io
 import json
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
@@ -26,6 +28,55 @@ LIMIT_REACHED: Final = 3
 
 _WIDTH: Final = 120
 """Of tables that are not shown on a terminal: wide enough not to fold."""
+
+
+class _UnprintableError(Exception):
+    """Standard output does not take what is written to it; no OSError, which a command may expect of its files."""
+
+
+class _StandardOutput(io.FileIO):
+    """The file of standard output. That its reader has gone (a broken pipe) is left to typer."""
+
+    def write(self, data: Any) -> int:
+        """Write as much as can be."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _UnprintableError(error.strerror or str(error)) from None
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Run a command in the block: that standard output is closed, or its disk full, is an error as others are."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 -- as long as the process
+    if sys.stdout is None:  # at once: the first file that is opened would take its number
+        sys.exit(_unprintable("it is closed"))
+    was = sys.stdout
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_StandardOutput(was.fileno(), "w", closefd=False)),
+        encoding=was.encoding, errors=was.errors, line_buffering=was.isatty(),
+    )  # fmt: skip
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        status = FAILED
+    except _UnprintableError as error:
+        status = _unprintable(str(error))
+    else:
+        return
+    sys.stdout = was  # what was not written must not be tried again when the process ends
+    sys.exit(status)
+
+
+def _unprintable(why: str) -> int:
+    typer.echo(f"kbatch: standard output cannot be written: {why}", err=True)
+    return FAILED
 
 
 class Output(enum.StrEnum):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +54,28 @@ def test_it_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "kbatch", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.lstrip().startswith("Usage: kbatch ")
+
+
+GANG = str(Path(__file__).parents[3] / "examples" / "gang")
+
+
+@pytest.mark.parametrize("arguments", [["simulate", GANG], ["simulate", GANG, "-o", "json"], ["--help"]])
+@pytest.mark.parametrize(
+    ("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")], ids=["full", "closed"]
+)
+def test_a_standard_output_that_takes_nothing_is_one_sentence(arguments: list[str], redirection: str, why: str) -> None:
+    command = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "kbatch", *arguments]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (1, f"kbatch: standard output cannot be written: {why}\n")
+
+
+def test_a_reader_that_has_gone_is_no_error_of_ours() -> None:
+    command = ["sh", "-c", '{ "$@"; echo $? >&2; } | true', "sh", sys.executable, "-m", "kbatch", "simulate", GANG]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert done.stderr == "1\n"
+
+
+def test_without_standard_error_a_command_does_its_work() -> None:
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "kbatch", "simulate", GANG]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout
