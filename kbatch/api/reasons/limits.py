@@ -17,6 +17,7 @@ class NotEnoughTasks(Reason):
 
     So many of its pods are `strays`: they name a role that the group does not declare, `stray` the first of these, or
     no role (""). `coming`: of those that lack, so many are to be made by templates or Jobs, which is not enough.
+    `lower`: the fields that ask for so many.
     """
 
     code: ClassVar[str] = "NotEnoughTasks"
@@ -27,16 +28,18 @@ class NotEnoughTasks(Reason):
     strays: int = 0
     stray: str = ""
     coming: int = 0
+    lower: str = "minMember"
 
     @property
     def message(self) -> str:
         of_role = f" of role {self.role}" if self.role else ""
         no_role = f"a role that the group does not declare ({self.stray[:MOST_TEXT]})" if self.stray else "no role"
-        strays = f" ({count(self.strays, 'pod')} of the group name {no_role} in the label {SUB_GROUP_LABEL})"
+        name = "names" if self.strays == 1 else "name"
+        strays = f" ({count(self.strays, 'pod')} of the group {name} {no_role} in the label {SUB_GROUP_LABEL})"
         coming = f", and {self.coming} more {'is' if self.coming == 1 else 'are'} to be made" if self.coming else ""
         return (
             f"{self.created} of {self.needed} pods{of_role} exist{strays if self.strays else ''}{coming}; "
-            f"create {max(0, self.needed - self.created - self.coming)} more, or lower minMember"
+            f"create {max(0, self.needed - self.created - self.coming)} more, or lower {self.lower}"
         )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from kbatch.api.reasons import NotEnoughTasks, Reason
 from kbatch.engine.plugin import ABSTAIN, Holder, Key, Plugin, Preemptor, Unit, View, Vote
 from kbatch.engine.state.jobs import JobState
+from kbatch.model.jobs import Role
+
+_OF_ROLES: Final = "subGroups[].minMember"
 
 
 class Gang(Plugin):
@@ -36,23 +39,33 @@ class Gang(Plugin):
     def job_valid(self, job: JobState) -> Reason | None:
         """Enough pods must exist, of the group and of each role; those beyond a role's maxMember do not count."""
         exists = job.pipelined + len(job.job.waiting) - len(job.placed) - len(job.nominated) - _beyond(job)
-        if exists < job.minimum:
-            return NotEnoughTasks(exists, job.minimum, coming=_coming(job, job.minimum - exists))
-        if any(role.min_member for role in job.job.roles):
-            there = self._there(job)
-            for role in job.job.roles:
-                exists = there.get(role.name, 0)
-                if exists < role.min_member:
-                    strays = _strays(job)
-                    return NotEnoughTasks(
-                        exists,
-                        role.min_member,
-                        role.name,
-                        len(strays),
-                        strays[0] if strays else "",
-                        _coming(job, role.min_member - exists, role.name),
-                    )
-        return None
+        lacking = job.minimum - exists
+        roles = self._lacking(job) if any(role.min_member for role in job.job.roles) else []
+        if lacking > 0:
+            # Where the pods of one role are all that lacks, it says more than the group's number.
+            if len(roles) == 1 and roles[0][1] >= lacking:
+                return self._of_role(job, *roles[0], _lower(job))
+            return NotEnoughTasks(exists, job.minimum, coming=_coming(job, lacking), lower=_lower(job))
+        return self._of_role(job, *roles[0], _OF_ROLES) if roles else None
+
+    def _lacking(self, job: JobState) -> list[tuple[Role, int]]:
+        """The roles of which fewer pods exist than their minimums, and how many lack."""
+        there = self._there(job)
+        found = [(role, role.min_member - there.get(role.name, 0)) for role in job.job.roles]
+        return [(role, lacking) for role, lacking in found if lacking > 0]
+
+    def _of_role(self, job: JobState, role: Role, lacking: int, lower: str) -> NotEnoughTasks:
+        """So many pods of one role lack."""
+        strays = _strays(job)
+        return NotEnoughTasks(
+            role.min_member - lacking,
+            role.min_member,
+            role.name,
+            len(strays),
+            strays[0] if strays else "",
+            _coming(job, lacking, role.name),
+            lower,
+        )
 
     def _there(self, job: JobState) -> Mapping[str, int]:
         """How many pods of each role exist, or have succeeded."""
@@ -115,6 +128,14 @@ class Gang(Plugin):
                 if task is not None and task.assumed and task.holds:
                     self._under_way.setdefault(task.job, []).append(task.role)
         return self._under_way
+
+
+def _lower(job: JobState) -> str:
+    """The fields that the group's minimum stands in: minMember, or where the roles' add up to as much, theirs."""
+    roles, group = sum(role.min_member for role in job.job.roles), job.job.group
+    if roles < job.minimum:
+        return "minMember"
+    return _OF_ROLES if group is None or group.spec.min_member < roles else f"minMember and {_OF_ROLES}"
 
 
 def _beyond(job: JobState) -> int:

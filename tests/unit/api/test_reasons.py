@@ -127,7 +127,10 @@ def test_tasks_tell_created_and_needed() -> None:
         "1 of 2 pods of role worker exist (2 pods of the group name a role that the group does not declare (workers) "
         "in the label kbatch.dev/sub-group); create 1 more, or lower minMember"
     )
-    assert "(1 pod of the group name no role in the label" in NotEnoughTasks(0, 1, "ps", strays=1).message
+    assert NotEnoughTasks(0, 1, "ps", lower="subGroups[].minMember").message == (
+        "0 of 1 pods of role ps exist; create 1 more, or lower subGroups[].minMember"
+    )
+    assert "(1 pod of the group names no role in the label" in NotEnoughTasks(0, 1, "ps", strays=1).message
     assert NotEnoughTasks(created=0, needed=5, coming=3).message == (
         "0 of 5 pods exist, and 3 more are to be made; create 2 more, or lower minMember"
     )

@@ -300,4 +300,6 @@ def test_what_templates_make_need_not_be_created() -> None:
 def test_of_pods_that_are_all_to_be_made_nothing_more_is_said() -> None:
     reason = run(world(queue(), node("n1", "9"), _templated(3, 3)), ALL).verdicts["ns/g"].reason
     assert reason is not None
-    assert reason.message == "0 of 3 pods exist; create 3 more, or lower minMember"
+    assert reason.message == (
+        "0 of 3 pods of role w exist; create 3 more, or lower minMember and subGroups[].minMember"
+    )

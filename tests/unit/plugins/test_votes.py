@@ -99,8 +99,28 @@ def test_gang_says_what_is_missing() -> None:
     )
     voter = plugin(Gang, found)
     assert "2 of 3" in str(getattr(voter.job_valid(found.job("ns/a")), "message", ""))
-    assert voter.job_valid(found.job("ns/r")) == NotEnoughTasks(0, 1, "m", strays=1, stray="x")
+    assert voter.job_valid(found.job("ns/r")) == NotEnoughTasks(
+        0, 1, "m", strays=1, stray="x", lower="subGroups[].minMember"
+    )
     assert voter.job_order_key(found.job("ns/a")) < (True,)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "there", "message"),
+    [
+        (2, {"x": 3}, "0 of 1 pods of role y exist; create 1 more, or lower subGroups[].minMember"),
+        (2, {"x": 9}, "0 of 1 pods of role y exist; create 1 more, or lower subGroups[].minMember"),
+        (4, {"x": 3}, "0 of 1 pods of role y exist; create 1 more, or lower minMember and subGroups[].minMember"),
+        (2, {"x": 1, "y": 1}, "1 of 3 pods of role x exist; create 2 more, or lower subGroups[].minMember"),
+        (2, {"x": 2}, "2 of 4 pods exist; create 2 more, or lower subGroups[].minMember"),
+        (5, {"x": 3}, "3 of 5 pods exist; create 2 more, or lower minMember"),
+        (5, {"x": 3, "y": 1}, "4 of 5 pods exist; create 1 more, or lower minMember"),
+    ],
+)
+def test_gang_names_the_role_whose_pods_are_all_that_lacks(minimum: int, there: dict[str, int], message: str) -> None:
+    pods = [pod(f"{role}-{at}", of="r", role=role) for role, count in there.items() for at in range(count)]
+    found = session(queue(), group("r", minimum, roles={"x": 3, "y": 1}), pods)
+    assert str(getattr(plugin(Gang, found).job_valid(found.job("ns/r")), "message", "")) == message
 
 
 def test_conformance_protects_what_kubernetes_runs_on() -> None:
