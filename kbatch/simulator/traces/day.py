@@ -6,15 +6,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from kbatch.api.configuration import nearest
+from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.api.yaml_nodes import YamlError, read_value, root_of
 from kbatch.resources import CPU, QuantityError, parse_quantity
 from kbatch.simulator.errors import Fault, InputError, Place
 from kbatch.simulator.traces.jobs import DIMENSIONS
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 HOURS_OF_A_DAY: Final = 24
 MOST_TASKS: Final = 100_000
@@ -41,6 +47,8 @@ def _quantity(resource: str) -> BeforeValidator:
 
 def _one_or_several(value: object) -> object:
     """A value by itself is all that there is."""
+    if isinstance(value, list):
+        raise ValueError("must be a number, or numbers with how often each comes")  # noqa: TRY004 -- as above
     return value if isinstance(value, dict) else {value: 1}
 
 
@@ -136,7 +144,7 @@ class DaySpec(_Strict):
     seed: int = 1
     nodes: NodesSpec
     hours: Annotated[list[Rate], Field(min_length=HOURS_OF_A_DAY, max_length=HOURS_OF_A_DAY)] = [1.0] * HOURS_OF_A_DAY
-    queues: Annotated[dict[str, QueueSpec], Field(min_length=1, max_length=1000)]
+    queues: Annotated[dict[str, QueueSpec], Field(min_length=1, max_length=1000)] = {DEFAULT_QUEUE: QueueSpec()}
     kinds: Annotated[list[KindSpec], Field(min_length=1, max_length=100)]
 
     @model_validator(mode="after")
@@ -175,8 +183,63 @@ def read_day(path: Path) -> DaySpec:
     try:
         return DaySpec.model_validate(values)
     except ValidationError as error:
-        faults = [
-            Fault(Place(source), ".".join(map(str, found["loc"])), found["msg"].removeprefix("Value error, "))
-            for found in error.errors(include_url=False, include_context=False)
-        ]
+        faults = [Fault(Place(source), _path(found["loc"]), _sentence(found)) for found in error.errors()]
         raise InputError(faults) from None
+
+
+_LISTS: Final = frozenset({"kinds", "hours"})
+_MODELS: Final[Mapping[str, type[BaseModel]]] = {
+    "nodes": NodesSpec, "queues": QueueSpec, "kinds": KindSpec, "run": RunSpec, "estimate": EstimateSpec,
+}  # fmt: skip
+"""By the fields of a specification what stands in them, or in the entries of them."""
+
+_WORDS: Final[Mapping[str, str]] = {
+    "missing": "is missing",
+    "model_type": "must be a mapping",
+    "dict_type": "must be a mapping",
+    "list_type": "must be a list",
+    "string_type": "must be a text",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have {max_length} characters or fewer",
+    "too_short": "must have {min_length} or more entries, not {actual_length}",
+    "too_long": "must have {max_length} or fewer entries",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "greater_than": "must be more than {gt:.10g}",
+    "greater_than_equal": "must be {ge:.10g} or more",
+    "less_than_equal": "must be {le:.10g} or less",
+}
+"""By pydantic's type of an error what to say of it; others are said in pydantic's words."""
+
+
+def _path(parts: tuple[str | int, ...]) -> str:
+    """`kinds[0].tasks.2`: the field as its file names it."""
+    found, before = "", None
+    for part in parts:
+        if part != "[key]":  # pydantic's word for a key that cannot be one
+            found += f"[{part}]" if before in _LISTS else f".{part}"
+        before = part
+    return found.removeprefix(".")
+
+
+def _sentence(error: ErrorDetails) -> str:
+    """What is wrong with a field."""
+    if error["type"] == "extra_forbidden":
+        *above, word = map(str, error["loc"])
+        inner = above[:1] if above[:1] == ["queues"] else reversed(above)  # a queue may be called by any name
+        model = next((_MODELS[part] for part in inner if part in _MODELS), DaySpec)
+        near = nearest(word, model.model_fields)
+        return f"there is no such field{f'; did you mean {near}?' if near else ''}"
+    context: dict[str, Any] = error.get("ctx", {})
+    words = _WORDS.get(error["type"])
+    if words is None:
+        return error["msg"].removeprefix("Value error, ")
+    given = error["input"]
+    told = f", not {given!r}"[:60] if isinstance(given, str | int | float) and given != "" else ""
+    return words.format(**context) + told

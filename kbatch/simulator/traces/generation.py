@@ -87,7 +87,7 @@ def _check_sizes(spec: DaySpec, cluster: Cluster, source: str) -> None:
             what = f"{most} tasks of {format_quantity(CPU, kind.cpu)} CPU"
             what += f", {format_quantity(DIMENSIONS[1], kind.memory)} of memory" if kind.memory else ""
             what += f", {kind.gpu} GPUs" if kind.gpu else ""
-            raise InputError([Fault(Place(source), f"kinds.{at}.tasks", f"{what} do not fit the empty nodes")])
+            raise InputError([Fault(Place(source), f"kinds[{at}].tasks", f"{what} do not fit the empty nodes")])
 
 
 def _job(chance: random.Random, spec: DaySpec) -> Job:

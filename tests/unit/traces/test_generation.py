@@ -102,16 +102,27 @@ def test_one_value_stands_for_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "place", "what"),
     [
-        (("load: 1\n", "loads: 1\n"), "loads", "not permitted"),
-        (("load: 1\n", "load: .inf\n"), "load", "less than or equal to 100"),
+        (("load: 1\n", "laod: 1\n"), "laod", "there is no such field; did you mean load?"),
+        (("load: 1\n", "laod: 1\n"), "load", "is missing"),
+        (("load: 1\n", "load: 1\nfoo: 1\n"), "foo", "there is no such field"),
+        (("{weight: 3}", "{weigt: 3}"), "queues.a.weigt", "there is no such field; did you mean weight?"),
+        (("p90: 1800", "p09: 1800"), "kinds[0].run.p09", "there is no such field; did you mean p90?"),
+        (("load: 1\n", "load: .inf\n"), "load", "must be 100 or less, not inf"),
+        (("load: 1\n", "load: x\n"), "load", "must be a number, not 'x'"),
+        (("count: 10", "count: 1.5"), "nodes.count", "must be a whole number, not 1.5"),
+        (("tasks: 2", "tasks: {2: 1, 0: 1}"), "kinds[0].tasks.0", "must be 1 or more, not '0'"),
+        (("tasks: 2", "tasks: [2]"), "kinds[0].tasks", "must be a number, or numbers with how often each comes"),
+        (("tasks: 2", "arrivals: -1"), "kinds[0].arrivals", "must be 0 or more, not -1"),
+        (("- name: only", "- name: ''"), "kinds[0].name", "must not be empty"),
+        (("{weight: 3}", "3"), "queues.a", "must be a mapping, not 3"),
         (("cpu: 4", "cpu: 4x"), "nodes.cpu", "4x"),
-        (("tasks: 2", "tasks: 41"), "kinds.0.tasks", "41 tasks of 1 CPU do not fit the empty nodes"),
+        (("tasks: 2", "tasks: 41"), "kinds[0].tasks", "41 tasks of 1 CPU do not fit the empty nodes"),
         (("tasks: 2", "tasks: {2: 0}"), "", "one of its tasks must come"),
-        (("p90: 1800", "p90: 300"), "kinds.0.run", "must not fall"),
+        (("p90: 1800", "p90: 300"), "kinds[0].run", "must not fall"),
         (("tasks: 2", "queues: {c: 1}"), "", "names the queue 'c', which is not one of `queues`"),
         (("tasks: 2", "cpu: 0"), "", "asks for nothing"),
         (("load: 1\n", "load: 1\nload: 2\n"), "line 2", "stands twice"),
-        (("load: 1\n", "load: 1\nhours: [1, 2]\n"), "hours", "at least 24"),
+        (("load: 1\n", "load: 1\nhours: [1, 2]\n"), "hours", "must have 24 or more entries, not 2"),
         (("load: 1\n", "load: 100\ndays: 366\n"), "load", "more than 1000000 jobs"),
     ],
 )
@@ -127,6 +138,15 @@ def test_what_cannot_be_is_refused_with_its_place(
             generate(spec(tmp_path, SMALL.replace(*change)), source="day.yaml")
     assert place in str(error.value)
     assert what in str(error.value)
+    if "must" in what and place:
+        begin = f"{tmp_path}/day.yaml: {place}: "
+        assert any(line.startswith(begin) and line.endswith(what) for line in str(error.value).splitlines())
+
+
+def test_without_queues_there_is_one(tmp_path: Path) -> None:
+    made = generate(spec(tmp_path, SMALL.replace("queues: {a: {weight: 3}, b: {}}\n", "")))
+    assert {job.queue for job in made.jobs} == {"default"}
+    assert made.weights == {"default": 1}
 
 
 def test_a_part_of_a_day_in_which_nobody_comes(tmp_path: Path) -> None:
