@@ -128,9 +128,9 @@ def simulate(
 
 
 def _given(context: typer.Context) -> set[str]:
-    """The options that stand on the command line, by their long names."""
+    """The options that stand on the command line, by their long names; of a switch the one that was given."""
     return {
-        parameter.opts[0]
+        (parameter.secondary_opts if context.params.get(parameter.name or "") is False else parameter.opts)[0]
         for parameter in context.command.params
         if parameter.param_type_name == "option"
         and (source := context.get_parameter_source(parameter.name or "")) is not None

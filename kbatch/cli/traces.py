@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +82,8 @@ def run_trace(request: TraceRequest) -> None:
             check=request.check,
         )
         policy = _engine_policy(request)
+        if request.plot is not None:
+            _check_writable(request.plot)
         trace, cluster = _generated(request) if request.trace is None else _logged(request, str(request.trace))
         with shown() as progress:
             if policy is not None:
@@ -172,6 +176,19 @@ def _cluster(request: TraceRequest) -> Cluster:
     if cpu <= 0:
         _refuse(f"--node-cpus {request.node_cpus}: a node must have some")
     return load_cluster(nodes, cpu, request.node_gpus or 0)
+
+
+def _check_writable(path: Path) -> None:
+    """End the command before a long run where its folder tells that the file cannot be written after it."""
+    if path.is_dir():
+        why = errno.EISDIR
+    elif not path.parent.is_dir():
+        why = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = errno.EACCES
+    else:
+        return
+    fail(f"{path}: cannot be written: {os.strerror(why)}")
 
 
 def _draw(result: TraceResult, path: Path) -> None:

@@ -179,7 +179,8 @@ def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
     if version != read_as.version:
         if re.fullmatch(r"v[0-9]+((alpha|beta)[0-9]+)?", version) is None or group == GROUP:
             raise FieldError("apiVersion", f"there is no version {version!r} of {kind}; it is {read_as.version}")
-        reading.warnings.append(f"{place}: {kind} of {api_version} is read as {group}/{read_as.version}")
+        is_read_as = f"{group}/{read_as.version}".removeprefix("/")
+        reading.warnings.append(f"{place}: {kind} of {api_version} is read as {is_read_as}")
     obj = _decode(with_times_as_text(content), read_as.type)
     _fill_metadata(obj.metadata, read_as, reading)
     try:
@@ -218,17 +219,44 @@ def _decode(content: dict[str, Any], as_type: type[_Object]) -> _Object:
     try:
         return msgspec.convert(content, as_type)
     except msgspec.ValidationError:
+        content = _without_nulls(content)  # null means absent, as for the API server
         try:
-            return msgspec.convert(_without_nulls(content), as_type)  # null means absent, as for the API server
+            return msgspec.convert(content, as_type)
         except msgspec.ValidationError as error:
             what, _, path = str(error).partition(" - at `")
             path = path.rstrip("`").removeprefix("$").removeprefix(".")
             missing = re.fullmatch(r"Object missing required field `(.*)`", what)
             if missing is not None:
                 raise FieldError(f"{path}.{missing[1]}".removeprefix("."), "is missing") from None
-            raise FieldError(path, _plain(what)) from None
+            raise FieldError(_with_key(path, content, as_type), _plain(what)) from None
     except RecursionError:
         raise FieldError("", "nested too deeply") from None
+
+
+def _with_key(path: str, content: dict[str, Any], as_type: type[Any]) -> str:
+    """The path of a field that cannot be read, with the key where msgspec does not say which (`labels[...]`)."""
+    before, unsaid, after = path.partition("[...]")
+    if not unsaid:
+        return path
+    parts = [int(index) if index else name for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", before)]
+    mapping: Any = content
+    for part in parts:
+        mapping = mapping[part]
+    for key, value in mapping.items() if isinstance(mapping, dict) else ():
+        try:
+            msgspec.convert(_replaced(content, parts, {key: value}), as_type)
+        except msgspec.ValidationError:
+            return f"{before}[{key}]{after}"
+    return path
+
+
+def _replaced(content: Any, parts: Sequence[str | int], value: Any) -> Any:
+    """The content with another value at a place."""
+    if not parts:
+        return value
+    copied = content.copy()
+    copied[parts[0]] = _replaced(content[parts[0]], parts[1:], value)
+    return copied
 
 
 def _plain(what: str) -> str:

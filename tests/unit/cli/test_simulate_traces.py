@@ -138,14 +138,29 @@ def test_what_cannot_be_meant_is_one_sentence_and_status_2(trace: str, options: 
     assert len(err.splitlines()) == 1
 
 
-def test_a_picture_that_cannot_be_written(trace: str, tmp_path: Path) -> None:
-    picture = str(tmp_path / "none" / "a.svg")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("none/a.svg", "No such file or directory"), ("", "Is a directory"), ("file/a.svg", "Not a directory")],
+)
+def test_a_picture_that_cannot_be_written_is_found_out_before_the_run(
+    trace: str, tmp_path: Path, name: str, why: str
+) -> None:
+    (tmp_path / "file").touch()
+    picture = str(tmp_path / name)
     status, out, err = run("--trace", trace, "--format", "csv", "--nodes", "4", "--plot", picture)
+    assert (status, out, err) == (1, "", f"kbatch: {picture}: cannot be written: {why}\n")
+
+
+def test_a_picture_on_a_full_disk(trace: str) -> None:
+    status, out, err = run("--trace", trace, "--format", "csv", "--nodes", "4", "--plot", "/dev/full")
     assert out.startswith("Jobs")
-    assert (status, err) == (1, f"kbatch: {picture}: cannot be written: No such file or directory\n")
+    assert (status, err) == (1, "kbatch: /dev/full: cannot be written: No space left on device\n")
 
 
-@pytest.mark.parametrize("option", [("--nodes", "4"), ("--policy", "fcfs"), ("--plot", "a.svg")])
+@pytest.mark.parametrize(
+    "option",
+    [("--nodes", "4"), ("--policy", "fcfs"), ("--plot", "a.svg"), ("--no-job-nodes",), ("--job-nodes",)],
+)
 def test_options_of_traces_say_nothing_of_manifests(option: tuple[str, ...]) -> None:
     status, _, err = run(str(ROOT / "examples" / "gang"), *option)
     assert (status, err) == (2, f"kbatch: {option[0]} needs --trace or --generate\n")

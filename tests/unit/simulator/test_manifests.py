@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_times_may_be_written_as_numbers() -> None:
         pod("name: p, annotations: {simulate.kbatch.dev/arrival: 2.5, simulate.kbatch.dev/departure: 9}")
     ).objects[0]
     assert (declared.arrival, declared.departure) == (2_500_000, 9_000_000)
-    with pytest.raises(InputError, match=r"metadata.annotations\[...\]: expected text, got int"):
+    with pytest.raises(InputError, match=r"metadata.annotations\[example.com/number\]: expected text, got int"):
         load(pod("name: p, annotations: {example.com/number: 2}"))
 
 
@@ -88,7 +89,7 @@ def test_order_is_that_of_documents_unless_timestamps_say_otherwise() -> None:
         (pod("name: UPPER"), "metadata.name: 'UPPER' is no valid name"),
         (pod("name: x, namespace: a.b"), "metadata.namespace: 'a.b'"),
         (pod("name: x, labels: {a: 'not ok'}"), r"metadata.labels\[a\]: 'not ok' is no valid label value"),
-        (pod("name: x, labels: {a: 1}"), r"metadata.labels\[...\]: expected text, got int"),
+        (pod("name: x, labels: {a: 1}"), r"metadata.labels\[a\]: expected text, got int"),
         (pod("name: x, creationTimestamp: yesterday"), "metadata.creationTimestamp: 'yesterday' is no time"),
         (pod(spec="nodeName: 3"), "spec.nodeName: expected text, got int"),
         (
@@ -185,6 +186,27 @@ def test_an_older_version_is_read_with_a_warning() -> None:
     assert isinstance(loaded.objects[0].obj, PriorityClass)
     assert loaded.objects[0].obj.value == 1000
     assert "is read as scheduling.k8s.io/v1" in loaded.warnings[0]
+    loaded = load("{apiVersion: v9, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 1}}}")
+    assert loaded.warnings[0].endswith("Node of v9 is read as v1")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field"),
+    [
+        (
+            "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 1, memory: [1]}}}",
+            "status.allocatable[memory]",
+        ),
+        ("{apiVersion: v1, kind: Node, metadata: {name: n, labels: {a: b, c/d: {}}}}", "metadata.labels[c/d]"),
+        (
+            pod(spec="containers: [{name: a}, {name: b, resources: {requests: {cpu: 1, memory: [2]}}}]"),
+            "spec.containers[1].resources.requests[memory]",
+        ),
+    ],
+)
+def test_of_a_mapping_the_key_is_named_whose_value_cannot_be_read(manifest: str, field: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f": {field}: ")):
+        load(manifest)
 
 
 def test_work_that_names_no_scheduler_is_warned_of() -> None:
