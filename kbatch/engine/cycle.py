@@ -57,8 +57,8 @@ class Outcome:
         errors: what was raised while a group was worked on; see `kbatch.engine.session.guarding`.
         whole, gone: how the cycle's verdicts are to be read; see `kbatch.engine.decisions.Report`.
         queues: by name what is to be written to the status of queues; None: nothing has happened since it was said.
-        opinion: when a plugin's opinion on the same cluster changes by itself, in microseconds since the epoch; None:
-            never.
+        opinion: when a plugin's opinion on the same cluster changes by itself, and with it what is decided, in
+            microseconds since the epoch; None: never.
         planned: by key the groups for whose planned start room is kept, and when that is (microseconds; None: nobody
             knows).
     """

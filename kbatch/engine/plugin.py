@@ -345,6 +345,9 @@ class Plugin:
     minds_promises: ClassVar[bool] = False
     """Whether it reads `View.promises`; else they need not be kept."""
 
+    wake_decides: ClassVar[bool] = True
+    """Whether what changes at the instant that `wake` names may change what is decided; False: only what is told."""
+
     by_priority: ClassVar[bool] = False
     """Whether the groups of a queue are to come in queue by their priority before their age, whoever may be evicted."""
 

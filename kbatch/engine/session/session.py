@@ -679,9 +679,19 @@ class Session:
         return found
 
     def opinion(self) -> int | None:
-        """When the first plugin's opinion on the same snapshot changes by itself; None: never."""
-        wakes = [wake for plugin in self._plugins if (wake := plugin.wake()) is not None]
-        return min((wake for wake in wakes if wake > self.now), default=None)
+        """When the first plugin's opinion on the same snapshot changes by itself, and with it what is decided; None:
+        never. Notes in `wake` when something else is to be told.
+        """
+        found: int | None = None
+        for plugin in self._plugins:
+            wake = plugin.wake()
+            if wake is None or wake <= self.now:
+                continue
+            if not plugin.wake_decides:
+                self.wake.append(wake)
+            elif found is None or wake < found:
+                found = wake
+        return found
 
     def next_wake(self, opinion: int | None) -> int | None:
         """The first instant after now at which the same snapshot could be decided otherwise; None: never."""

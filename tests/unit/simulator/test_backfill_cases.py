@@ -318,3 +318,18 @@ def test_room_of_a_group_that_has_waited_for_long_is_backfilled(
     found = starts(simulate("the-aged-are-backfilled", MODES[mode]))
     assert (found["wide-0"], found["wide-1"], found["long-0"]) == (5000.0, 5000.0, 5100.0)
     assert found["short-0"] >= short if mode == "none" else found["short-0"] == short
+
+
+ESTIMATES = """
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}, {name: estimates}]
+"""
+
+
+@pytest.mark.parametrize("mode", ["none", "easy"])
+def test_what_is_only_told_anew_does_not_prolong_a_run(simulate: Callable[..., Any], mode: str) -> None:
+    text = f"actions: [enqueue, reclaim, allocate, {{name: backfill, arguments: {{mode: {mode}}}}}, preempt]{ESTIMATES}"
+    outcome = simulate("estimates-do-not-prolong-a-run", text)
+    assert set(starts(outcome)) == {"short-0", "service-0"}
+    assert outcome.json["summary"]["cycles"] < 200

@@ -43,6 +43,7 @@ class Estimates(Plugin):
     Arguments: ClassVar[type[BaseModel]] = EstimatesArguments
     State: ClassVar[type[msgspec.Struct] | None] = Known
     Lasting: ClassVar[type[msgspec.Struct] | None] = Learned
+    wake_decides: ClassVar[bool] = False
 
     def __init__(self, arguments: EstimatesArguments, view: View) -> None:
         # Not the base's: nobody changes what is kept, so that it need not be copied.
