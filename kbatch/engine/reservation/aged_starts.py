@@ -66,7 +66,8 @@ def _again(
     job = session.job(kept.job)
 
     def work() -> Generator[Turn, None, Statement | PlannedStart | None]:
-        if not waits_for_room(session, feasibility, ledger, job):
+        # What backfills its room may take its queue past its share, for a while: it keeps its turn all the same.
+        if not waits_for_room(session, feasibility, ledger, job, by_share=False):
             return None
         statement = yield from fitting_now(session, ledger, job)
         if statement is not None:

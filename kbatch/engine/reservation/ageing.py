@@ -41,8 +41,12 @@ _SETS: Final = 64
 """In so many sets of nodes room is looked for at most, for pods that must stand together."""
 
 
-def waits_for_room(session: Session, feasibility: Feasibility, ledger: Ledger, job: JobState) -> bool:
-    """Whether room is all that a group in queue lacks: its pods are there, and may be placed."""
+def waits_for_room(
+    session: Session, feasibility: Feasibility, ledger: Ledger, job: JobState, *, by_share: bool = True
+) -> bool:
+    """Whether room is all that a group in queue lacks: its pods are there, and may be placed. `by_share`: so its
+    queue's share says, too.
+    """
     if job.idle or job.nominated or not (job.in_queue and job.possible) or not job.missing():
         return False
     following = next_tasks(job, unplaced(job))
@@ -50,11 +54,13 @@ def waits_for_room(session: Session, feasibility: Feasibility, ledger: Ledger, j
         return False
     if job.job.shadow and ledger.refuses(job, following) is not None:
         return False
-    return not limited(session, feasibility, job, following)
+    return not limited(session, feasibility, job, following, by_share=by_share)
 
 
-def limited(session: Session, feasibility: Feasibility, job: JobState, tasks: Sequence[Task]) -> bool:
-    """Whether its queue's share or capability keeps the job waiting, and not room.
+def limited(
+    session: Session, feasibility: Feasibility, job: JobState, tasks: Sequence[Task], *, by_share: bool = True
+) -> bool:
+    """Whether its queue's share (where that counts: `by_share`) or capability keeps the job waiting, and not room.
 
     A share does only where others come first that could use what the job asks for.
     """
@@ -65,7 +71,7 @@ def limited(session: Session, feasibility: Feasibility, job: JobState, tasks: Se
         return True
     if session.over_limits(job, tasks):
         return True
-    if not session.others_first(job) or session.overused(queue, job) is None:
+    if not by_share or not session.others_first(job) or session.overused(queue, job) is None:
         return False
     below = session.below_share()
     before = {name: below.get(name, set()) - {job.queue} for name in job.asks}

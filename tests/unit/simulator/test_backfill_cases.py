@@ -333,3 +333,41 @@ def test_what_is_only_told_anew_does_not_prolong_a_run(simulate: Callable[..., A
     outcome = simulate("estimates-do-not-prolong-a-run", text)
     assert set(starts(outcome)) == {"short-0", "service-0"}
     assert outcome.json["summary"]["cycles"] < 200
+
+
+NEXT = """
+- {apiVersion: scheduling.incubator.k8s.io/v1alpha1, kind: Queue, metadata: {name: default}, spec: {weight: 3}}
+- {apiVersion: scheduling.incubator.k8s.io/v1alpha1, kind: Queue, metadata: {name: other}, spec: {weight: 1}}
+- apiVersion: scheduling.incubator.k8s.io/v1alpha1
+  kind: PodGroup
+  metadata: {name: next, annotations: {simulate.kbatch.dev/arrival: '700', kbatch.dev/expected-seconds: '100'}}
+  spec: {minMember: 1, queue: other}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: next-0
+    annotations:
+      {scheduling.k8s.io/group-name: next, simulate.kbatch.dev/arrival: '700', simulate.kbatch.dev/duration: '100'}
+  spec:
+    schedulerName: kube-batch
+    nodeSelector: {gpu: 'yes'}
+    containers: [{name: m, resources: {requests: {cpu: '4'}}}]
+"""
+
+
+def test_the_start_of_one_who_has_waited_for_long_is_planned_besides_that_of_the_first(
+    simulate: Callable[..., Any],
+) -> None:
+    """The other queue holds nothing, and comes first; who came long before it keeps its turn."""
+    text = (CASES / "the-aged-are-backfilled.yaml").read_text("utf-8") + NEXT
+    text = text.replace("metadata: {name: n1}", "metadata: {name: n1, labels: {gpu: 'yes'}}")
+    text = text.replace(
+        "    schedulerName: kube-batch\n", "    schedulerName: kube-batch\n    nodeSelector: {gpu: 'yes'}\n", 1
+    )
+    outcome = simulate(text, MODES["easy"], until=800)
+    begin = told(outcome, "wide"), told(outcome, "next")
+    assert [each and (each["time"], each["basis"]) for each in begin] == [
+        (5000.0, "reservation"), (5100.0, "reservation"),
+    ]  # fmt: skip
+    found = starts(simulate(text, MODES["easy"]))
+    assert (found["wide-0"], found["next-0"]) == (5000.0, 5100.0)
