@@ -192,6 +192,9 @@ class PlannedStarts:
             return False
         if job.queue == holder.queue and job.priority > holder.priority:
             return False  # it comes first
+        aged = holder.key == self.aged and job.queue == holder.queue
+        if aged and self.session.job_key(job) < self.session.job_key(holder):
+            return False  # it is ahead in their queue, and may take of what is kept, as of room that gathers
         if start.at is None:  # whoever was promised an instant before it goes first
             own = self.starts.get(job.key)
             return not (own is not None and own.place < start.place) and not self._could_go(job, holder)

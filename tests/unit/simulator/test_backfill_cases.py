@@ -371,3 +371,12 @@ def test_the_start_of_one_who_has_waited_for_long_is_planned_besides_that_of_the
     ]  # fmt: skip
     found = starts(simulate(text, MODES["easy"]))
     assert (found["wide-0"], found["next-0"]) == (5000.0, 5100.0)
+
+
+def test_one_that_is_ahead_in_the_queue_starts_before_one_who_has_waited_for_long(simulate: Callable[..., Any]) -> None:
+    """As where room gathers: the start that was planned first keeps nothing from it."""
+    found = starts(simulate("an-older-one-starts-before-the-aged", MODES["easy"]))
+    assert (found["f-0"], found["a-0"], found["a-1"]) == (700.0, 5000.0, 5000.0)
+    without_enqueue = MODES["easy"].replace("enqueue, ", "")
+    found = starts(simulate("an-older-one-is-not-passed-by-the-aged", without_enqueue))
+    assert (found["big-0"], found["small-0"], found["small-1"]) == (2000.0, 12000.0, 12000.0)
