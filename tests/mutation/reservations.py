@@ -226,7 +226,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "ageing-for-the-limited", _AGEING,
-        "return not limited(session, feasibility, job, following)", "return True",
+        "return not limited(session, feasibility, job, following, by_share=by_share)", "return True",
         "room gathers for a group that its queue's share or cap keeps out",
     ),
     Mutant(
