@@ -70,16 +70,15 @@ def use() -> int:
 
 
 async def keep_using() -> None:
-    """`use`, in a thread: now, and whenever the process has grown by an eighth since; until it is cancelled."""
+    """`use`, in a thread: now, and whenever the process has grown by an eighth since; until it is cancelled, or at once
+    where nothing is known of its size.
+    """
     then = 0
-    while True:
-        now = _resident()
+    while now := _resident():
         if now >= _GROWN * then:
             asked = await asyncio.to_thread(use)
             _log.debug("asked for huge pages for %d of %d MiB", asked >> 20, now >> 20)
             then = now
-            if not asked and not now:
-                return  # nothing of it is known here
         await asyncio.sleep(_EVERY_SECONDS)
 
 

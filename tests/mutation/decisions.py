@@ -208,7 +208,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "set-aside-without-end", f"{_ACTIONS}/reclaim.py",
-        "planned.ends.expect(starting)", "planned.ends.expect(())",
+        "planned.ends.expect(statement.starting())", "planned.ends.expect(())",
         "pods are evicted for a group that fits beside one that starts now and is gone before a planned start",
     ),
     Mutant(

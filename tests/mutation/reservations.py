@@ -13,6 +13,7 @@ _PARTIAL: Final = f"{_ROOM}/partial.py"
 _BELOW: Final = f"{_ROOM}/below_minimum.py"
 _NOMINATIONS: Final = f"{_ROOM}/nominations.py"
 _AGEING: Final = f"{_ROOM}/ageing.py"
+_AGED: Final = f"{_ROOM}/aged_starts.py"
 _CYCLE_STATE: Final = "kbatch/engine/state/cycle_state.py"
 _PLANNED: Final = "kbatch/engine/reservation/planned.py"
 _STARTS_KEPT: Final = "kbatch/engine/reservation/kept.py"
@@ -228,6 +229,21 @@ MUTANTS: Final = (
         "ageing-for-the-limited", _AGEING,
         "return not limited(session, feasibility, job, following, by_share=by_share)", "return True",
         "room gathers for a group that its queue's share or cap keeps out",
+    ),
+    Mutant(
+        "aged-in-depth", _PLANNED,
+        "len(self.starts) - (self.aged in self.starts) < self.depth", "len(self.starts) < self.depth",
+        "the start of a group beyond the ageing time takes the place of that of the first in order",
+    ),
+    Mutant(
+        "aged-before-its-elders", _PLANNED,
+        "if aged and self.session.job_key(job)", "if not aged and self.session.job_key(job)",
+        "a group beyond the ageing time keeps its room from those ahead of it in its queue",
+    ),
+    Mutant(
+        "aged-loses-its-turn", _AGED,
+        "by_share=False", "by_share=True",
+        "a group beyond the ageing time loses its turn when what backfills its room takes its queue past its share",
     ),
     Mutant(
         "gathered-room-counted-once-for-all", _AGEING,

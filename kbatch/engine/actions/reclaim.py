@@ -38,7 +38,7 @@ from kbatch.engine.reservation.ageing import keep_for_the_aged
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Refusal, Session
-from kbatch.engine.session.statement import Operation, Statement
+from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
@@ -133,8 +133,7 @@ class _Aside:
         self._statements.append((statement, first))
         planned = self._context.planned
         if planned is not None and (planned.starts or not planned.keeps):
-            starting = [(task, row) for step, task, row, *_ in statement.recorded() if step is Operation.ALLOCATE]
-            self._ends[statement] = planned.ends.expect(starting)
+            self._ends[statement] = planned.ends.expect(statement.starting())
         self._count += 1
         self._session.room_set_aside()
 

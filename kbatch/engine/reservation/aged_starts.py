@@ -15,7 +15,7 @@ from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.reservation.planning import plan
 from kbatch.engine.session.guarding import working
-from kbatch.engine.session.statement import Operation, Statement
+from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 
 
@@ -32,11 +32,12 @@ def plan_for_the_aged(planned: PlannedStarts, feasibility: Feasibility, ledger: 
         _enter(planned, again)
         ledger.note(again.job, again.places)
         return
-    session = planned.session
-    found = yield from first_aged(session, feasibility, ledger, partial(_beside, planned, feasibility, ledger))
-    if found is not None and found[1] is not None:
-        _enter(planned, found[1])
-        ledger.note(found[0], found[1].places)
+    beside = partial(_beside, planned, feasibility, ledger)
+    found = yield from first_aged(planned.session, feasibility, ledger, beside)
+    if found is not None:
+        job, start = found
+        _enter(planned, start)
+        ledger.note(job, start.places)
 
 
 def keep_start_of_the_aged(
@@ -81,15 +82,12 @@ def _beside(
     planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, job: JobState, fitting: Sequence[Statement]
 ) -> Generator[Turn, None, PlannedStart | None]:
     """The job's earliest start, beside those that would start now."""
-    expected = [
-        planned.ends.expect([(task, row) for step, task, row, *_ in each.recorded() if step is Operation.ALLOCATE])
-        for each in fitting
-    ]
+    yield from planned.ends.preparing()
+    expected = planned.ends.expect([each for statement in fitting for each in statement.starting()])
     try:
         return (yield from plan(planned, feasibility, ledger, job))
     finally:
-        for ends in expected:
-            planned.ends.expect_no_more(ends)
+        planned.ends.expect_no_more(expected)
 
 
 def _enter(planned: PlannedStarts, start: PlannedStart) -> None:

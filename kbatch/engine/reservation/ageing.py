@@ -105,7 +105,7 @@ def first_aged(
     session: Session,
     feasibility: Feasibility,
     ledger: Ledger,
-    keep: Callable[[JobState, Sequence[Statement]], Generator[Turn, None, _T]],
+    keep: Callable[[JobState, Sequence[Statement]], Generator[Turn, None, _T | None]],
 ) -> Generator[Turn, None, tuple[JobState, _T] | None]:
     """The first group that has waited beyond the ageing time, does not fit as things are, and for which something can
     be kept: with what `keep` says that is. It is told of the open statements of those before it that fit, too.
@@ -165,7 +165,7 @@ def _look(
     ledger: Ledger,
     job: JobState,
     fitting: list[Statement],
-    keep: Callable[[JobState, Sequence[Statement]], Generator[Turn, None, _T]],
+    keep: Callable[[JobState, Sequence[Statement]], Generator[Turn, None, _T | None]],
 ) -> Generator[Turn, None, _T | None]:
     """What is to be kept for the job; None: nothing. One that fits now is left open in `fitting`: its turn comes, and
     what it will take is not kept for another.

@@ -459,6 +459,7 @@ class PlannedStarts:
         """From now on these starts are planned, and no others; nothing is kept until `lay`."""
         self.lift()
         self.starts = dict(starts)
+        self.aged = self.aged if self.aged in self.starts else None
 
     def started(self, job: JobState) -> None:
         """A job was started."""

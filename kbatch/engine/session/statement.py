@@ -215,6 +215,10 @@ class Statement:
         """The steps so far, for `replay`."""
         return [(operation, task, row, job, action) for operation, task, row, job, action, _, _ in self._steps]
 
+    def starting(self) -> list[tuple[Task, int]]:
+        """The tasks that it places on what is idle, with their rows."""
+        return [(step.task, step.row) for step in self._steps if step.operation is Operation.ALLOCATE]
+
     def replay(self, steps: Iterable[tuple[Operation, Task, int, JobState, str]]) -> None:
         """Do recorded steps again, from the state that they began with."""
         for operation, task, row, job, action in steps:
