@@ -268,6 +268,26 @@ def _of_first(result: Result) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def test_who_has_waited_too_long_starts_behind_those_ahead_of_it_in_its_queue() -> None:
+    """The queue may have 5 CPUs, of which 4 are in use until 7 s: only the last job, which asks for one, lacks nothing
+    but room. It may not stand beside the third one, which comes before it, and was promised the same instant.
+    """
+    day = Day(
+        (4,),
+        (
+            Work(1, 3, 1, 2, 2, "apart"), Work(1, 4, 3, 4, 4, "exclusive", more=1), Work(1, 2, 4, 3, 3, "shy"),
+            Work(2, 2, 5, 3, 3, "", more=1), Work(1, 1, 5, 2, 2, "seen"),
+        ),
+        cap=5,
+    )  # fmt: skip
+    result = simulate(day.manifests(), replace(EASY, ageing=0), LIMITS)
+    third, last = "default/j02", "default/j04"
+    assert {each.start for each in result.planned if each.group == third} == {7 * SECOND}
+    assert min(each.start or 0 for each in result.planned if each.group == last) > 7 * SECOND
+    assert result.started[third] == 7 * SECOND
+    assert result.started[last] > 7 * SECOND
+
+
 @relaxed
 @given(days(), st.integers(0, 6), st.sampled_from(sorted(FLOWS)))
 def test_nobody_starts_later_for_want_of_a_budget(day: Day, budget: int, mode: str) -> None:

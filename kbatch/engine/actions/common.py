@@ -9,6 +9,7 @@ from typing import Any
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.reservation.aged_starts import plan_behind
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.reservation.planning import reserve
 from kbatch.engine.session.guarding import key_of
@@ -72,6 +73,7 @@ def plan_start(context: CycleContext, planned: PlannedStarts, job: JobState) -> 
     if len(next_tasks(job, unplaced(job))) < job.missing():
         return False
     yield from reserve(planned, context.feasibility, context.ledger, job)
+    yield from plan_behind(planned, context.feasibility, context.ledger, job)
     return True
 
 

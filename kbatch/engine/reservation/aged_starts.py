@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 
-from kbatch.engine.decisions import Transaction, Turn
+from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.reservation.ageing import first_aged, fitting_now, waits_for_room
 from kbatch.engine.reservation.kept import PlannedStart
@@ -15,6 +15,7 @@ from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.reservation.planning import plan
 from kbatch.engine.session.guarding import working
+from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 
@@ -54,6 +55,23 @@ def keep_start_of_the_aged(
     return None
 
 
+def plan_behind(
+    planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, job: JobState
+) -> Generator[Turn, None, None]:
+    """A job's start was planned: if it is ahead, in their queue, of the group that has waited too long, and so may take
+    of its room, plan the start of that group again, behind it.
+    """
+    start = planned.starts.get(planned.aged) if planned.aged is not None else None
+    if start is None or start.job is job or start.job.queue != job.queue or job.key not in planned.starts:
+        return
+    session, aged = planned.session, start.job
+    if not planned.stands(start) or session.job_key(job) > session.job_key(aged):
+        return
+    again = yield from working(session, aged, partial(plan, planned, feasibility, ledger, aged), None)
+    if again is not None:
+        planned.put(again)
+
+
 def _again(
     planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger
 ) -> Generator[Turn, None, Statement | PlannedStart | None]:
@@ -71,11 +89,28 @@ def _again(
         if not waits_for_room(session, feasibility, ledger, job, by_share=False):
             return None
         statement = yield from fitting_now(session, ledger, job)
-        if statement is not None:
+        if statement is None:
+            return (yield from _beside(planned, feasibility, ledger, job, ()))
+        if not (yield from _passed_by(session, job)):
             return statement
-        return (yield from _beside(planned, feasibility, ledger, job, ()))
+        places = tuple(statement.starting())
+        statement.rollback()
+        yield from planned.ends.preparing()
+        return planned.entry(job, session.now, places)  # it starts in its turn
 
     return (yield from working(session, job, work, None))
+
+
+def _passed_by(session: Session, job: JobState) -> Generator[Turn, None, bool]:
+    """Whether anybody waits who is ahead of the job in its queue, and so may take its room."""
+    key = session.job_key(job)
+    for other in session.live():
+        if session.due():
+            yield TURN
+        waits = other.queue == job.queue and other.in_queue and other.possible and not other.idle
+        if waits and other.missing() and not other.nominated and session.job_key(other) < key:
+            return True
+    return False
 
 
 def _beside(

@@ -445,8 +445,13 @@ class PlannedStarts:
         return self.may_plan(job) and not job.nominated
 
     def may_plan(self, job: JobState) -> bool:
-        """Whether the start of a job could be planned besides the others."""
-        return job.key not in self.starts and len(self.starts) - (self.aged in self.starts) < self.depth
+        """Whether the start of a job could be planned besides the others: of that which has waited too long also where
+        it was to start at once, and others came first.
+        """
+        own = self.starts.get(job.key)
+        if own is not None:
+            return job.key == self.aged and own.at == self.session.now
+        return len(self.starts) - (self.aged in self.starts) < self.depth
 
     def put(self, start: PlannedStart) -> None:
         """Enter a planned start: in the place of that which its job has already, else behind all others."""
