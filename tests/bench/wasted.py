@@ -7,13 +7,15 @@ reclaim, preemption and planned starts, seed after seed, until so many pods were
 not at all. An eviction counts as used when a pod of the group for whose sake it was is bound on that node afterwards,
 and as part of a gang where that is so of another pod of the same gang, which had to go with it.
 
-Two kinds are counted by themselves, and are no fault. DESIGN, section 4, says of a nomination: "while it stands its
+Three kinds are counted by themselves, and are no fault. DESIGN, section 4, says of a nomination: "while it stands its
 gang evicts no more, moves to idle room if that appears, and only groups ahead in order may take its place". So the
 group may have *moved* while the victim was not gone yet, and nothing could call that back: to a node where a pod has
 ended since the eviction, or was evicted in a later cycle or for another group, or where another group's nomination has
-ended. Or its place was *taken over*: what was bound in the place of this victim, or of another one of the same plan,
-when that was gone is of a group of its queue with a higher priority; or such a group was bound, before it was itself,
-to a node to which the plan had nominated it.
+ended. Or they were *exchanged*: with what the victims leave the planned start of another group was improved while they
+were not gone yet, and the group moved to idle room that had been kept for that start. Or its place was *taken over*:
+what was bound in the place of this victim, or of another one of the same plan, when that was gone is of a group of its
+queue with a higher priority; or such a group was bound, before it was itself, to a node to which the plan had nominated
+it.
 
 What came of each other one is told: the group started *elsewhere*, the *node* was lost, the group was *evicted itself*
 before it started, or it *never* started. Ends with status 1 where there is one.
@@ -71,7 +73,8 @@ SPEC: Final = {
 """Half a day on 128 cores."""
 MOVED: Final = "moved"
 TAKEN_OVER: Final = "taken over"
-RIGHT: Final = "used", "part of a gang", MOVED, TAKEN_OVER
+EXCHANGED: Final = "exchanged"
+RIGHT: Final = "used", "part of a gang", MOVED, TAKEN_OVER, EXCHANGED
 HIGHER: Final = "priority-100"
 """The class of those of a higher priority than others, which have none."""
 LOST: Final = 3
@@ -161,6 +164,13 @@ class Past:
             elif isinstance(each.obj, PodGroup):
                 spec = each.obj.spec
                 self._places[f"{each.obj.metadata.namespace}/{name}"] = spec.queue, spec.priority_class_name
+        self._improved: list[tuple[int, str]] = []
+        starts: dict[str, int] = {}
+        for planned in result.planned:
+            if planned.start is not None:
+                if planned.start < starts.get(planned.group, 0):
+                    self._improved.append((planned.told, planned.group))
+                starts[planned.group] = planned.start
         nominated: dict[str, tuple[int, str]] = {}
         for cycle in result.cycles:
             for nomination in cycle.nominations:
@@ -202,6 +212,15 @@ class Past:
             or any(number <= cycle.number and other != group for number, other in self._given_up[node])
             for node in nodes
         )
+
+    def exchanged(self, pod: str, group: str, cycle: CycleResult, later: Sequence[_Bind]) -> bool:
+        """Whether the start of another group was improved between the eviction and the group's start, before the pod
+        was gone.
+        """
+        gone, first = self.pods[pod].finished, later[0]
+        if gone is None or first.time >= gone:
+            return False
+        return any(cycle.time <= told <= first.time and other != group for told, other in self._improved)
 
     def taken_over(self, group: str, cycle: CycleResult, later: Sequence[_Bind]) -> bool:
         """Whether what was bound in the place of one of the plan's victims when that was gone, or to one of the plan's
@@ -257,6 +276,8 @@ def _left(past: Past, eviction: Eviction, cycle: CycleResult) -> str:
         return MOVED
     if past.taken_over(group, cycle, later):
         return TAKEN_OVER
+    if later and past.exchanged(eviction.pod, group, cycle, later):
+        return EXCHANGED
     if later:
         return "elsewhere"
     return "evicted itself" if any(at >= cycle.time for at in past.evicted[group]) else "never"
