@@ -2,7 +2,8 @@
 
 A candidate never compares its wall clock with another's. It notes, on its own steady clock, when it *saw* the Lease
 change; only when it has not changed for the holder's whole lease duration may it be taken, and one that was deleted is
-made anew no sooner. The holder counts from before it *sent* the renewal that succeeded, and stops leading at the renew
+made anew no sooner by whoever had seen it. (A process that begins after somebody has deleted it makes it at once: then
+two may lead until the other's next renewal.) The holder counts from before it *sent* the renewal that succeeded, and stops leading at the renew
 deadline, which is shorter than the lease duration: so it has stopped before anybody else may begin. Every write to the
 Lease carries the resourceVersion that it is based on, so of several candidates exactly one wins.
 
@@ -184,10 +185,8 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         """
         try:
             lease = _Lease(_read_lease(await self._send("GET", LEASES.path(self._namespace, self._name))), 0.0)
-        except ApiError as error:
-            return 0 if error.status == 404 else None
         except KubeError:
-            return None
+            return None  # also where there is no Lease: somebody may lead who does not know yet that his was deleted
         return lease.transitions + 1 if lease.holder in {"", self.identity} else None
 
     # --- life ---------------------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ _NAMED_PODS: Final = 8
 """So many pods are named in an Event of a group."""
 
 _GONE: Final = frozenset({404, 422})
+_WRITTEN, _POD_GONE, _FAILED = "written", "pod gone", "failed"
 """What the server says to a write for a pod that is gone, or replaced by another one of its name."""
 
 
@@ -135,18 +136,17 @@ class Plans:
                 self._give_up(transaction, before)
                 return
             written = await asyncio.gather(*(self._nominate(nomination, old) for nomination, old in before))
-            if transaction.evictions and not all(written):
-                _log.info("plan for %s given up: its nominations cannot be written", transaction.group)
+            wanted = [answer for (one, _), answer in zip(before, written, strict=True) if one.node]
+            if transaction.evictions and _FAILED in written:
                 self._pauses.failed(_whose(transaction))
-                self._give_up(transaction, before)
-                # All of them: one whose answer was lost may have been written.
-                await asyncio.gather(*(self._write(Nomination(one.pod, one.uid, old or None)) for one, old in before))
+                await self._undo(transaction, before, "its nominations cannot be written")
+                return
+            if transaction.evictions and wanted and set(wanted) == {_POD_GONE}:
+                await self._undo(transaction, before, "the pods for which it evicts are gone")
                 return
             if not await self._written.write(transaction.evicted):
-                _log.info("plan for %s given up: what its queues count cannot be written", transaction.group)
                 self._pauses.failed(_whose(transaction))
-                self._give_up(transaction, before)
-                await asyncio.gather(*(self._write(Nomination(one.pod, one.uid, old or None)) for one, old in before))
+                await self._undo(transaction, before, "what its queues count cannot be written")
                 return
             await self._evict_all(transaction)
             self._begin(transaction.binds)
@@ -162,6 +162,13 @@ class Plans:
         pods = [(tasks.get(one.pod), one.uid) for one in transaction.nominations if one.node]
         waiting = [task for task, uid in pods if task is not None and task.uid == uid and not task.node]
         return bool(pods) and not waiting
+
+    async def _undo(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]], why: str) -> None:
+        """`_give_up`, of a plan whose nominations may be written."""
+        _log.info("plan for %s given up: %s", transaction.group, why)
+        self._give_up(transaction, before)
+        # All of them: one whose answer was lost may have been written.
+        await asyncio.gather(*(self._write(Nomination(one.pod, one.uid, old or None)) for one, old in before))
 
     def _give_up(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
         """Take a plan back of which nothing has happened to any victim."""
@@ -267,13 +274,13 @@ class Plans:
 
     # --- nominations --------------------------------------------------------------------------------------------------
 
-    async def _nominate(self, nomination: Nomination, old: str) -> bool:
-        """Whether what the nomination is for needs no other: it is written, or its pod is gone."""
+    async def _nominate(self, nomination: Nomination, old: str) -> str:
+        """What came of writing it: `_WRITTEN`, `_POD_GONE`, which needs no nomination, or `_FAILED`."""
         error = await self._write(nomination)
         if error is None:
-            return True
+            return _WRITTEN
         self._cache.nominate(nomination.pod, nomination.uid, old)
-        return isinstance(error, ApiError) and error.status in _GONE
+        return _POD_GONE if isinstance(error, ApiError) and error.status in _GONE else _FAILED
 
     async def _write(self, nomination: Nomination) -> KubeError | None:
         async with self._trials:

@@ -372,6 +372,19 @@ async def test_who_is_gone_needs_no_nomination() -> None:
         assert cache.model.tasks["ns/v"].terminating
 
 
+async def test_nobody_is_evicted_where_all_turn_out_to_be_gone_for_whom_it_is() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("a"), pod("b"))
+    for name in "ab":
+        api.on("PATCH", f"/pods/{name}/status", ApiError(404, "NotFound"))
+    nominations = tuple(Nomination(f"ns/{name}", f"uid-{name}", "n") for name in "ab")
+    async with dispatching(api, cache) as dispatcher:
+        assert dispatcher.submit(msgspec.structs.replace(plan("v"), nominations=nominations))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert [call.body["deleteOptions"].get("dryRun") for call in api.made("POST", "/eviction")] == [["All"]]
+        assert not cache.model.tasks["ns/v"].terminating
+        assert dispatcher.paused_until() is None, "nothing was refused"
+
+
 async def test_an_eviction_says_in_the_servers_record_for_whom_it_is() -> None:
     api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("w", node="n"))
     taken_back = Eviction("ns/w", "uid-w", "n", "allocate", "")
