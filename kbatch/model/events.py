@@ -44,3 +44,19 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
 
 
 Event: TypeAlias = Upsert | Delete | Unreadable
+
+
+def left_out(obj: AnyObject, why: str) -> Unreadable:
+    """To be told instead of an object that breaks the model."""
+    meta = obj.metadata
+    node = getattr(getattr(obj, "spec", None), "node_name", "")
+    return Unreadable(type(obj), meta.namespace, meta.name, meta.uid, node if isinstance(node, str) else "", why)
+
+
+def name_of(event: Event) -> str:
+    """Which object it is about, for people: `PodGroup NAMESPACE/NAME`."""
+    if isinstance(event, Upsert):
+        kind, namespace, name = type(event.obj), event.obj.metadata.namespace, event.obj.metadata.name
+    else:
+        kind, namespace, name = event.kind, event.namespace, event.name
+    return f"{kind.__name__} {namespace}/{name}" if namespace else f"{kind.__name__} {name}"

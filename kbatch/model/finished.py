@@ -70,9 +70,14 @@ def parse(text: str) -> Ranges:
     for part in text.split(","):
         first, _, last = part.partition("-")
         last = last or first
-        if first.isdecimal() and last.isdecimal() and len(last) < 10 and int(first) <= int(last):
+        if _is_number(first) and _is_number(last) and int(first) <= int(last):
             pairs.append((int(first), int(last)))
     return _joined(pairs)
+
+
+def _is_number(text: str) -> bool:
+    """Whether it can be a member's number; Python refuses to read one of thousands of digits."""
+    return text.isdecimal() and len(text) < 10
 
 
 def _joined(pairs: Iterable[tuple[int, int]]) -> Ranges:
@@ -94,7 +99,7 @@ def number_of(name: str, group: str, role: str) -> int | None:
     """The number of the member of that name; None: it is no name of a member of this role."""
     prefix = member_name(group, role, 0)[:-1]
     number = name[len(prefix) :]
-    return int(number) if name.startswith(prefix) and number.isdecimal() and len(number) < 10 else None
+    return int(number) if name.startswith(prefix) and _is_number(number) else None
 
 
 def without_pods(finished: Mapping[str, Ranges], group: str, succeeded: Collection[tuple[str, str]]) -> dict[str, int]:

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from kbatch.api.objects import Queue, ResourceQuota
+from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError
@@ -19,7 +22,7 @@ from kbatch.kube.kinds import QUEUES
 from kbatch.kube.writes import apply_status, create
 from kbatch.metrics import QueueMetrics, ReconcileMetrics
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Event, Upsert
+from kbatch.model.events import Event, Upsert, left_out, name_of
 from kbatch.resources import CPU, Resources
 from operators.queue import FIELD_MANAGER
 from operators.queue.status import GroupCounts, Report, manifest, reports, same
@@ -30,7 +33,8 @@ GAP_SECONDS: Final = 1.0
 """Between two rounds: a thousand pods that start are a few writes for each queue. After a rest it is told at once."""
 TURN_SECONDS: Final = 0.01
 """After how long the event loop gets a turn while shares are divided."""
-_RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 1.0
+LONGEST_RETRY_SECONDS: Final = 60.0
 _PARALLEL: Final = 8
 
 
@@ -41,9 +45,18 @@ class Controller:
         api: for writes; refuses them while this process does not lead.
         model: kept up to date here, by `receive`.
         shares, work: metrics.
+        retry: seconds after which a round that raised, or whose writes failed, is tried again.
     """
 
-    def __init__(self, api: Api, model: ClusterModel, shares: QueueMetrics, work: ReconcileMetrics) -> None:
+    def __init__(
+        self,
+        api: Api,
+        model: ClusterModel,
+        shares: QueueMetrics,
+        work: ReconcileMetrics,
+        *,
+        retry: float = RETRY_SECONDS,
+    ) -> None:
         self.model = model
         self._api = api
         self._shares = shares
@@ -54,6 +67,7 @@ class Controller:
         """The resources that nodes have: of these series stay when nobody asks for them."""
         self._counts = GroupCounts()
         self._held: list[Event] | None = None
+        self._retry = retry
 
     def receive(self, batch: Batch) -> None:
         """Take in what an informer saw: at once, or as soon as the shares are divided that are being divided.
@@ -89,17 +103,32 @@ class Controller:
             _log.info("made the Queue %s", name)
 
     async def run(self) -> None:
-        """Report for ever: a round when something changed, at most one in each gap."""
+        """Report for ever: a round when something changed, at most one in each gap.
+
+        One that raises is tried again after a pause, which grows while they do.
+        """
+        backoff = Backoff(self._retry, LONGEST_RETRY_SECONDS)
+        raised = 0
         self._dirty.set()
         while True:
             await self._dirty.wait()
             self._dirty.clear()
             started = time.monotonic()
-            failed = await self.round()
+            try:
+                failed = await self.round()
+            except Exception:  # noqa: BLE001 - whatever an object holds, the process goes on
+                raised += 1
+                self._work.reconciles.labels("failed").inc()
+                _log.exception("no status of a Queue could be worked out, %d times in a row", raised)
+                self._dirty.set()
+                await asyncio.sleep(backoff.next())
+                continue
+            raised = 0
+            backoff.reset()
             self._work.seconds.observe(time.monotonic() - started)
             if failed:
                 self._dirty.set()
-            await asyncio.sleep(_RETRY_SECONDS if failed else GAP_SECONDS)
+            await asyncio.sleep(self._retry if failed else GAP_SECONDS)
 
     async def round(self) -> int:
         """Compare every Queue once and write what differs; how many writes failed."""
@@ -136,7 +165,19 @@ class Controller:
 
     def _apply(self, events: Sequence[Event]) -> None:
         for event in events:
-            self.model.apply(event)
+            try:
+                self.model.apply(event)
+            except Exception as error:  # noqa: BLE001 - whatever a manifest holds, the process goes on without it
+                _log.exception("an object breaks the model and is left out: %s", name_of(event))
+                self._leave_out(event, f"{type(error).__name__}: {error}")
+
+    def _leave_out(self, event: Event, why: str) -> None:
+        if not isinstance(event, Upsert):
+            return
+        try:
+            self.model.apply(left_out(event.obj, why))
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("and cannot be left out properly either: %s", name_of(event))
 
     async def _write(self, limit: asyncio.Semaphore, queue: Queue, report: Report) -> bool:
         """Write one status; whether there is nothing left to do for it."""
@@ -150,7 +191,8 @@ class Controller:
                     FIELD_MANAGER,
                     force=True,
                 )
-            except KubeError as error:
+                written = decoder(Queue).decode(answer)
+            except (KubeError, msgspec.DecodeError) as error:
                 gone = isinstance(error, ApiError) and error.status == 404
                 self._work.writes.labels("Queue", "gone" if gone else "failed").inc()
                 self._work.reconciles.labels("gone" if gone else "failed").inc()
@@ -161,7 +203,7 @@ class Controller:
         self._work.reconciles.labels("written").inc()
         known = self.model.queues.get(name)
         if known is not None and known.queue is queue:  # else the watch was faster, and knows better
-            self.model.apply(Upsert(decoder(Queue).decode(answer)))
+            self._apply([Upsert(written)])
         return True
 
     def _show(self, found: dict[str, Report]) -> None:

@@ -25,7 +25,7 @@ from kbatch.api.objects import AnyObject, Condition, Pod, PodGroup, RawQuantity
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import key_of
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Delete, Event, Unreadable, Upsert
+from kbatch.model.events import Delete, Event, Unreadable, Upsert, left_out, name_of
 from kbatch.times import SECOND
 from operators.scheduler.ahead import Ahead
 from operators.scheduler.quiet import is_quiet, known_of, says_the_same
@@ -212,7 +212,7 @@ class Cache:
         try:
             self.model.apply(event)
         except Exception as error:  # noqa: BLE001 - whatever a manifest holds, the loop goes on without it
-            _log.exception("an object breaks the model and is left out: %s", _name_of(event))
+            _log.exception("an object breaks the model and is left out: %s", name_of(event))
             self._leave_out(event, f"{type(error).__name__}: {error}")
             return True
         if isinstance(event, Unreadable):
@@ -224,7 +224,7 @@ class Cache:
             key = type(event.obj), key_of(meta.namespace, meta.name)
             why = self.model.unreadable.get(key)
             if why is not None:
-                self._note(_unreadable(event.obj, why))
+                self._note(left_out(event.obj, why))
             else:
                 self.unreadable.pop(key, None)
         return self.model.generation != generation and not is_quiet(before, known_of(self.model, event))
@@ -236,10 +236,10 @@ class Cache:
     def _leave_out(self, event: Event, why: str) -> None:
         if not isinstance(event, Upsert):
             return
-        left_out = _unreadable(event.obj, why)
-        self._note(left_out)
+        instead = left_out(event.obj, why)
+        self._note(instead)
         try:
-            self.model.apply(left_out)
+            self.model.apply(instead)
         except Exception:  # noqa: BLE001 - as above
             _log.exception("and cannot be left out properly either")
 
@@ -436,18 +436,6 @@ def _numbers(group: PodGroup) -> tuple[int, RawQuantity | None]:
 
 def _statuses(found: Sequence[Condition]) -> dict[str, str]:
     return {one.type: one.status for one in found}
-
-
-def _unreadable(obj: AnyObject, why: str) -> Unreadable:
-    meta = obj.metadata
-    node = getattr(getattr(obj, "spec", None), "node_name", "")
-    return Unreadable(type(obj), meta.namespace, meta.name, meta.uid, node if isinstance(node, str) else "", why)
-
-
-def _name_of(event: Event) -> str:
-    if isinstance(event, Upsert):
-        return f"{type(event.obj).__name__} {key_of(event.obj.metadata.namespace, event.obj.metadata.name)}"
-    return f"{event.kind.__name__} {key_of(event.namespace, event.name)}"
 
 
 def _version(group: PodGroup) -> int:

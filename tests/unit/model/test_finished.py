@@ -39,6 +39,12 @@ def test_what_cannot_be_read_says_nothing(text: str, numbers: list[int]) -> None
     assert list(parse(text)) == numbers
 
 
+@pytest.mark.parametrize("long", ["9" * 10, "9" * 5000])
+def test_a_number_too_long_to_be_a_members_says_nothing(long: str) -> None:
+    """Python refuses to read one of more than 4300 digits."""
+    assert list(parse(f"{long},{long}-5,1-{long},{long}-{long},7")) == [7]
+
+
 def test_a_status_keeps_no_more_than_it_can_hold() -> None:
     every_other = Ranges(tuple((number, number) for number in range(0, 100_000, 2)))
     kept = parse(every_other.text())

@@ -62,7 +62,7 @@ class Rig:
         self.api = FakeApi()
         self.registry = CollectorRegistry()
         self.controller = Controller(
-            self.api, ClusterModel(), QueueMetrics(self.registry), ReconcileMetrics(self.registry)
+            self.api, ClusterModel(), QueueMetrics(self.registry), ReconcileMetrics(self.registry), retry=0.01
         )
 
     def see(self, *events: Event) -> None:
@@ -95,8 +95,7 @@ async def test_only_the_queue_that_changed_is_written(rig: Rig) -> None:
     assert [name for name, _ in rig.api.writes] == ["a"]
 
 
-async def test_a_write_that_fails_is_counted_and_made_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controlling, "_RETRY_SECONDS", 0.01)
+async def test_a_write_that_fails_is_counted_and_made_again(rig: Rig) -> None:
     rig.see(Upsert(queue("a")))
     rig.api.refusals = [ApiError(500, "InternalError")]
     task = asyncio.create_task(rig.controller.run())
@@ -104,6 +103,82 @@ async def test_a_write_that_fails_is_counted_and_made_again(rig: Rig, monkeypatc
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert rig.gauge("kbatch_status_writes_total", kind="Queue", result="failed") == 1
+
+
+def broken(model: ClusterModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model cannot bear a group by the name `bad`."""
+    apply = model.apply
+
+    def refusing(event: Event) -> None:
+        if isinstance(event, Upsert) and event.obj.metadata.name == "bad":
+            raise ValueError("Exceeds the limit")
+        apply(event)
+
+    monkeypatch.setattr(model, "apply", refusing)
+
+
+async def test_an_object_that_breaks_the_model_is_left_out_and_named(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = rig.controller.model
+    rig.see(Upsert(node("n", "4")), Upsert(group("bad", "a", cpu="1")))
+    broken(model, monkeypatch)
+    rig.see(Upsert(group("bad", "a", cpu="3")), Upsert(queue("a")), Upsert(group("g", "a", cpu="2")))
+    assert await rig.controller.round() == 0
+    assert rig.api.writes[0][1]["requested"] == {"cpu": "2"}
+    assert "PodGroup ns/bad" in caplog.text
+    assert model.unreadable == {(PodGroup, "ns/bad"): "ValueError: Exceeds the limit"}
+
+
+async def test_an_object_that_breaks_the_model_while_shares_are_divided_ends_no_round(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(controlling, "TURN_SECONDS", 0.0)
+    rig.see(*(Upsert(group(f"g{number}", "a", cpu="1")) for number in range(1000)))
+    broken(rig.controller.model, monkeypatch)
+    rounds = asyncio.create_task(rig.controller.round())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not rounds.done()
+    rig.see(Upsert(group("bad", "a", cpu="1")), Upsert(queue("a")))
+    assert await rounds == 0
+    assert "PodGroup ns/bad" in caplog.text
+    assert "a" in rig.controller.model.queues
+
+
+async def test_a_round_that_raises_is_said_and_tried_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(controlling, "GAP_SECONDS", 0.01)
+    failures = [ValueError("Exceeds the limit")] * 3
+    reports = controlling.reports
+
+    def failing(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return reports(*given)
+
+    monkeypatch.setattr(controlling, "reports", failing)
+    rig.see(Upsert(queue("a")))
+    task = asyncio.create_task(rig.controller.run())
+    await asyncio.wait_for(rig.api.wrote.wait(), 5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    said = [record for record in caplog.records if record.exc_info]
+    assert [record.args for record in said] == [(1,), (2,), (3,)]
+    assert rig.gauge("kbatch_reconciles_total", result="failed") == 3
+
+
+async def test_an_answer_that_cannot_be_read_is_a_failure_of_its_queue_alone(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rig.api, "request", nonsense)
+    rig.see(Upsert(queue("a")), Upsert(queue("b")))
+    assert await rig.controller.round() == 2
+
+
+async def nonsense(*_: Any, **__: Any) -> bytes:
+    return b"<html>"
 
 
 async def test_a_queue_that_vanished_meanwhile_is_no_failure(rig: Rig) -> None:
