@@ -3,7 +3,8 @@
 A policy that has each Queue as a parameter is asked once for each, and fails while the API server has not found the
 kind again after a start. So what the Queues say stands in one ConfigMap besides: an entry for each Queue that is not
 for all, a line for each thing that its selector asks of a namespace's labels. The policies' expressions read just this
-(charts/kbatch/templates/queue/admission.yaml); who makes the ConfigMap is the chart.
+(charts/kbatch/templates/queue/admission.yaml); who makes the ConfigMap is the chart. A Queue that cannot be read any
+more keeps the entry that it had, and is for nobody where none is known.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kbatch.api.names import NAMESPACE_NAME_LABEL
-from kbatch.api.objects import LabelSelector, Queue
+from kbatch.api.objects import LabelSelector, LabelSelectorRequirement, Queue
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.errors import KubeError
@@ -37,6 +38,9 @@ LOOK_SECONDS: Final = 30.0
 
 NOBODY: Final = f"{NAMESPACE_NAME_LABEL} DoesNotExist"
 """What no namespace fulfils, as each has that label."""
+_FOR_NOBODY: Final = LabelSelector(
+    match_expressions=(LabelSelectorRequirement(key=NAMESPACE_NAME_LABEL, operator="DoesNotExist"),)
+)
 _KEY: Final = re.compile(r"[A-Za-z0-9._/-]+", re.ASCII).fullmatch
 _VALUE: Final = re.compile(r"[A-Za-z0-9._-]*", re.ASCII).fullmatch
 """What can stand in labels. Nothing else is in any namespace's, and it would not fit into a line."""
@@ -114,9 +118,10 @@ class AccessTable:
                 before, self._selectors[name] = self._selectors.get(name), selector
                 if selector != before:  # most changes of a Queue are of its status
                     self._changed.set()
-            elif (
-                isinstance(event, Delete | Unreadable) and event.kind is Queue and self._selectors.pop(event.name, None)
-            ):
+            elif isinstance(event, Unreadable) and event.kind is Queue and event.name not in self._selectors:
+                self._selectors[event.name] = _FOR_NOBODY
+                self._changed.set()
+            elif isinstance(event, Delete) and event.kind is Queue and self._selectors.pop(event.name, None):
                 self._changed.set()
 
     async def run(self) -> None:

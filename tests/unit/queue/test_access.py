@@ -139,6 +139,10 @@ def queue(name: str, **labels: str) -> Upsert:
     return Upsert(Queue(metadata=Metadata(name=name), spec=QueueSpec(namespace_selector=selector)))
 
 
+def unreadable(name: str) -> Unreadable:
+    return Unreadable(Queue, "", name, "u", "", "bad")
+
+
 async def test_the_table_follows_the_queues_and_is_written_only_where_it_differs(rig: Rig) -> None:
     rig.see(queue("lab", team="lab"), queue("shop", team="shop"), queue("all"))
     await rig.table.round()
@@ -147,8 +151,22 @@ async def test_the_table_follows_the_queues_and_is_written_only_where_it_differs
     rig.see(queue("lab", team="x"), Delete(Queue, "", "shop"))
     await rig.table.round()
     assert rig.api.patches[1:] == [{"lab": "team In x", "shop": None}]
-    # The scheduler keeps out of a Queue that cannot be read whoever names it.
-    rig.see(Unreadable(Queue, "", "lab", "u", "", "bad"))
+
+
+async def test_a_queue_that_cannot_be_read_is_open_to_no_more_than_before(rig: Rig) -> None:
+    """The scheduler keeps out of it whoever names it."""
+    rig.see(queue("lab", team="lab"), queue("all"))
+    rig.see(*(unreadable(name) for name in ("lab", "all", "unknown")))
+    await rig.table.round()
+    assert rig.api.data == {"lab": "team In lab", "unknown": NOBODY}
+    rig.see(queue("unknown", team="shop"), queue("lab"), unreadable("lab"))
+    await rig.table.round()
+    assert rig.api.data == {"unknown": "team In shop"}
+    # Another one by the same name is not the one that was known.
+    rig.see(Delete(Queue, "", "unknown"), unreadable("unknown"))
+    await rig.table.round()
+    assert rig.api.data == {"unknown": NOBODY}
+    rig.see(Delete(Queue, "", "unknown"))
     await rig.table.round()
     assert rig.api.data == {}
 
@@ -191,4 +209,8 @@ async def test_what_changes_of_a_queue_besides_its_selector_is_no_reason_to_look
     assert await settled() == 2
     rig.see(Delete(Queue, "", "lab"))
     assert await settled() == 3
+    rig.see(unreadable("lab"))
+    assert await settled() == 4
+    rig.see(unreadable("lab"))
+    assert await settled() == 4
     task.cancel()
