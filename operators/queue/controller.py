@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import time
@@ -25,6 +26,7 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event, Upsert, left_out, name_of
 from kbatch.resources import CPU, Resources
 from operators.queue import FIELD_MANAGER
+from operators.queue.retries import FIRST_SECONDS, LONGEST_SECONDS, Retries
 from operators.queue.status import GroupCounts, Report, manifest, reports, same
 
 _log = logging.getLogger(__name__)
@@ -33,8 +35,6 @@ GAP_SECONDS: Final = 1.0
 """Between two rounds: a thousand pods that start are a few writes for each queue. After a rest it is told at once."""
 TURN_SECONDS: Final = 0.01
 """After how long the event loop gets a turn while shares are divided."""
-RETRY_SECONDS: Final = 1.0
-LONGEST_RETRY_SECONDS: Final = 60.0
 _PARALLEL: Final = 8
 
 
@@ -45,7 +45,8 @@ class Controller:
         api: for writes; refuses them while this process does not lead.
         model: kept up to date here, by `receive`.
         shares, work: metrics.
-        retry: seconds after which a round that raised, or whose writes failed, is tried again.
+        retry: seconds after which a round that raised, or a write that failed, is tried again; longer with each
+            failure in a row.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Controller:
         shares: QueueMetrics,
         work: ReconcileMetrics,
         *,
-        retry: float = RETRY_SECONDS,
+        retry: float = FIRST_SECONDS,
     ) -> None:
         self.model = model
         self._api = api
@@ -68,6 +69,7 @@ class Controller:
         self._counts = GroupCounts()
         self._held: list[Event] | None = None
         self._retry = retry
+        self._retries = Retries(retry)
 
     def receive(self, batch: Batch) -> None:
         """Take in what an informer saw: at once, or as soon as the shares are divided that are being divided.
@@ -103,19 +105,21 @@ class Controller:
             _log.info("made the Queue %s", name)
 
     async def run(self) -> None:
-        """Report for ever: a round when something changed, at most one in each gap.
+        """Report for ever: a round when something changed or is to be tried again, at most one in each gap.
 
         One that raises is tried again after a pause, which grows while they do.
         """
-        backoff = Backoff(self._retry, LONGEST_RETRY_SECONDS)
+        backoff = Backoff(self._retry, LONGEST_SECONDS)
         raised = 0
         self._dirty.set()
         while True:
-            await self._dirty.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._retries.soonest()):
+                    await self._dirty.wait()
             self._dirty.clear()
             started = time.monotonic()
             try:
-                failed = await self.round()
+                await self.round()
             except Exception:  # noqa: BLE001 - whatever an object holds, the process goes on
                 raised += 1
                 self._work.reconciles.labels("failed").inc()
@@ -126,23 +130,26 @@ class Controller:
             raised = 0
             backoff.reset()
             self._work.seconds.observe(time.monotonic() - started)
-            if failed:
-                self._dirty.set()
-            await asyncio.sleep(self._retry if failed else GAP_SECONDS)
+            await asyncio.sleep(GAP_SECONDS)
 
     async def round(self) -> int:
-        """Compare every Queue once and write what differs; how many writes failed."""
+        """Compare every Queue once and write what differs; how many writes failed.
+
+        A Queue whose last write failed is left alone until its pause is over.
+        """
         found = await self._reports()
         self._show(found)
+        self._retries.keep(found)
         changed: list[tuple[Queue, Report]] = []
         for name, report in found.items():
             record = self.model.queues.get(name)  # events that waited meanwhile may have taken it away
             queue = record.queue if record is not None else None
             if queue is None or queue.metadata.deletion_timestamp is not None:
-                continue
-            if same(queue.status, report.status(queue.status)):
+                self._retries.forget(name)
+            elif same(queue.status, report.status(queue.status)):
+                self._retries.forget(name)
                 self._work.reconciles.labels("unchanged").inc()
-            else:
+            elif not self._retries.left(name):
                 changed.append((queue, report))
         limit = asyncio.Semaphore(_PARALLEL)
         results = await asyncio.gather(*(self._write(limit, queue, report) for queue, report in changed))
@@ -196,9 +203,12 @@ class Controller:
                 gone = isinstance(error, ApiError) and error.status == 404
                 self._work.writes.labels("Queue", "gone" if gone else "failed").inc()
                 self._work.reconciles.labels("gone" if gone else "failed").inc()
-                if not gone:
-                    _log.warning("Queue %s: %s", name, error)
+                if gone:
+                    self._retries.forget(name)
+                elif times := self._retries.failed(name):
+                    _log.warning("status of Queue %s, failure %d in a row: %s", name, times, error)
                 return gone
+        self._retries.forget(name)
         self._work.writes.labels("Queue", "ok").inc()
         self._work.reconciles.labels("written").inc()
         known = self.model.queues.get(name)

@@ -23,11 +23,11 @@ from kbatch.model.events import Delete, Unreadable, Upsert
 from kbatch.model.quota import concerns_pods
 from kbatch.process.workqueue import WorkQueue
 from operators.queue import FIELD_MANAGER
+from operators.queue.retries import FIRST_SECONDS, Retries
 
 _log = logging.getLogger(__name__)
 
 MARKED: Final = "true"
-RETRY_SECONDS: Final = 1.0
 GAP_SECONDS: Final = 0.2
 
 
@@ -39,7 +39,7 @@ class QuotaMarks:
         work: metrics.
         within: whether a namespace is looked after; others stay as they are.
         gap: seconds between two writes to a namespace, should somebody else write the opposite each time.
-        retry: seconds after which a write that failed is tried again.
+        retry: seconds after which a write that failed is tried again; longer with each failure in a row.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class QuotaMarks:
         *,
         within: Callable[[str], bool] = lambda _: True,
         gap: float = GAP_SECONDS,
-        retry: float = RETRY_SECONDS,
+        retry: float = FIRST_SECONDS,
     ) -> None:
         self._api = api
         self._work = work
         self._quotas: dict[str, set[str]] = {}  # by namespace: the names of its quotas that concern pods
         self._standing: dict[str, str | None] = {}  # by namespace: its label
         self._queue = WorkQueue(gap=gap)
-        self._retry = retry
+        self._retries = Retries(retry)
         self._within = within
 
     def receive(self, batch: Batch) -> None:
@@ -77,6 +77,7 @@ class QuotaMarks:
                     self._lacks(event.namespace, event.name)
                 case Delete() if event.kind is Namespace:
                     self._standing.pop(event.name, None)
+                    self._retries.forget(event.name)
                 case _:
                     pass
 
@@ -84,12 +85,16 @@ class QuotaMarks:
         """Write for ever what differs; started once all namespaces and quotas are known."""
         while True:
             name = await self._queue.get()
-            self._queue.done(name, None if await self.look_at(name) else self._retry)
+            if self._retries.left(name) or not await self.look_at(name):  # a quota tells of each pod: no reason to try
+                self._queue.done(name, self._retries.left(name))
+            else:
+                self._queue.done(name)
 
     async def look_at(self, name: str) -> bool:
         """Bring one namespace in line; whether there is nothing left to do for it."""
         wanted = self._wanted(name)
         if name not in self._standing or self._standing[name] == wanted:
+            self._retries.forget(name)
             return True
         try:
             await merge_patch(
@@ -99,9 +104,12 @@ class QuotaMarks:
         except KubeError as error:
             gone = isinstance(error, ApiError) and error.status == 404
             self._work.writes.labels("Namespace", "gone" if gone else "failed").inc()
-            if not gone:
-                _log.warning("the label %s of namespace %s: %s", QUOTA_LABEL, name, error)
+            if gone:
+                self._retries.forget(name)
+            elif times := self._retries.failed(name):
+                _log.warning("the label %s of namespace %s, failure %d in a row: %s", QUOTA_LABEL, name, times, error)
             return gone
+        self._retries.forget(name)
         self._work.writes.labels("Namespace", "ok").inc()
         return True
 

@@ -35,6 +35,8 @@ class FakeApi:
         self.created: list[str] = []
         self.writes: list[tuple[str, dict[str, Any]]] = []
         self.refusals: list[ApiError] = []
+        self.refused: dict[str, int] = {}
+        """By Queue whose status is refused: how often it was."""
         self.wrote = asyncio.Event()
 
     async def request(
@@ -45,6 +47,9 @@ class FakeApi:
         if self.refusals:
             raise self.refusals.pop(0)
         name = body["metadata"]["name"]
+        if name in self.refused:
+            self.refused[name] += 1
+            raise ApiError(403, "Forbidden", "by a policy")
         if method == "POST":
             self.created.append(name)
             return json.dumps(body).encode()
@@ -179,6 +184,42 @@ async def test_an_answer_that_cannot_be_read_is_a_failure_of_its_queue_alone(
 
 async def nonsense(*_: Any, **__: Any) -> bytes:
     return b"<html>"
+
+
+async def test_a_queue_whose_status_is_refused_is_tried_ever_more_seldom_and_keeps_no_other_waiting(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(controlling, "GAP_SECONDS", 0.002)
+    rig.api.refused = {"a": 0}
+    rig.see(Upsert(queue("a")), Upsert(queue("b")), Upsert(node("n", "400")))
+    task = asyncio.create_task(rig.controller.run())
+    for number in range(100):
+        await asyncio.sleep(0.005)
+        rig.see(Upsert(group(f"g{number}", "b", cpu="1")))
+    tried = rig.api.refused["a"]
+    assert 3 <= tried <= 12  # pauses of 5 to 10 ms, 10 to 20, 20 to 40 ...
+    assert len(rig.api.writes) > 20
+    assert len(caplog.records) == tried.bit_length(), "the 1st, 2nd, 4th"
+    rig.api.refused = {}
+    rig.api.writes.clear()
+    async with asyncio.timeout(5):  # by itself: nothing changes any more
+        while "a" not in dict(rig.api.writes):
+            rig.api.wrote.clear()
+            await rig.api.wrote.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert len(rig.controller._retries) == 0
+
+
+async def test_queues_that_are_gone_are_not_waited_for(rig: Rig) -> None:
+    rig.api.refused = {"a": 0, "b": 0, "c": 0}
+    rig.see(*(Upsert(queue(name)) for name in "abc"))
+    assert await rig.controller.round() == 3
+    going = queue("b")
+    going.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+    rig.see(Delete(Queue, "", "a"), Upsert(going))
+    await rig.controller.round()
+    assert len(rig.controller._retries) == 1
 
 
 async def test_a_queue_that_vanished_meanwhile_is_no_failure(rig: Rig) -> None:

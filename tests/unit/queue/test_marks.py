@@ -17,6 +17,7 @@ from kbatch.kube.informer import Batch
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from operators.queue.marks import QuotaMarks
+from operators.queue.retries import Retries
 
 
 def namespace(name: str, mark: str | None = None) -> Upsert:
@@ -39,11 +40,13 @@ class FakeApi:
     def __init__(self) -> None:
         self.writes: list[tuple[str, str | None]] = []
         self.refusals: list[ApiError] = []
+        self.attempts = 0
         self.marks: QuotaMarks | None = None
         self.wrote = asyncio.Event()
 
     async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> bytes:
         assert method == "PATCH"
+        self.attempts += 1
         if self.refusals:
             raise self.refusals.pop(0)
         name = path.removeprefix("/api/v1/namespaces/")
@@ -121,6 +124,44 @@ async def test_a_write_that_failed_is_tried_again_and_not_where_the_namespace_is
     rig.api.refusals = [ApiError(404, "NotFound", "gone")]
     rig.see(quota("b"), quota("c"), namespace("c"))
     assert await rig.writes(2) == [("a", "true"), ("c", "true")]
+
+
+async def test_a_namespace_that_refuses_is_tried_ever_more_seldom_whatever_its_quota_tells(rig: Rig) -> None:
+    """A quota changes with each pod of its namespace."""
+    rig.api.refusals = [ApiError(403, "Forbidden", "labels of namespaces are fixed")] * 1000
+    rig.see(namespace("a"), quota("a"))
+    for _ in range(100):
+        await asyncio.sleep(0.005)
+        rig.see(quota("a"))
+    assert 3 <= rig.api.attempts <= 12  # pauses of 5 to 10 ms, 10 to 20, 20 to 40 ...
+
+
+async def test_of_failures_in_a_row_few_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.see(namespace("a"), quota("a"), namespace("b"), quota("b"))
+    rig.api.refusals = [ApiError(403, "Forbidden", "fixed")] * 11
+    for _ in range(10):
+        assert not await rig.marks.look_at("a")
+    assert not await rig.marks.look_at("b")
+    assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == ["a"] * 4 + ["b"]
+    assert await rig.marks.look_at("a")
+    rig.see(namespace("a"))
+    rig.api.refusals = [ApiError(403, "Forbidden", "fixed")]
+    caplog.clear()
+    assert not await rig.marks.look_at("a")
+    assert len(caplog.records) == 1, "it had succeeded meanwhile"
+
+
+async def test_a_namespace_made_again_is_tried_at_once(rig: Rig) -> None:
+    rig.marks._retries = Retries(60.0)
+    rig.api.refusals = [ApiError(403, "Forbidden", "fixed")]
+    rig.see(namespace("a"), quota("a"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert rig.api.attempts == 1
+    rig.see(Delete(Namespace, "", "a"))
+    rig.see(namespace("a"))
+    assert await rig.writes(1) == [("a", "true")]
 
 
 async def test_a_namespace_that_is_gone_is_forgotten(rig: Rig) -> None:
