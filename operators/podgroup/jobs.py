@@ -121,6 +121,8 @@ class Jobs:
         """
         changes = []
         for job in self._of(key):
+            if _of_job_before(group, job):
+                continue  # it goes with that Job; then one is made for this Job
             owned = any(owner.uid == job.metadata.uid for owner in group.metadata.owner_references)
             if named_group(job) is None and not owned:
                 note = f"PodGroup {group.metadata.name} exists and belongs to another: the Job waits for that name"
@@ -179,6 +181,14 @@ def _same(group: PodGroup, wanted: dict[str, Any]) -> bool:
         wanted["minMember"],
         wanted["queue"],
         parse_resources(wanted.get("minResources", {})),
+    )
+
+
+def _of_job_before(group: PodGroup, job: Job) -> bool:
+    """Whether the group belongs to a Job that had this one's name before it."""
+    return any(
+        owner.controller and owner.kind == "Job" and owner.name == job.metadata.name and owner.uid != job.metadata.uid
+        for owner in group.metadata.owner_references
     )
 
 

@@ -16,7 +16,7 @@ from kbatch.api.objects import Condition, Job, PodGroup
 from kbatch.kube.errors import ApiError
 from kbatch.kube.events import Regarding
 from kbatch.metrics import ReconcileMetrics
-from kbatch.model.events import Upsert
+from kbatch.model.events import Delete, Upsert
 from operators.podgroup.controller import Controller
 from tests.unit.podgroup.build import NOW, condition, pod
 
@@ -119,6 +119,7 @@ def submit(
     mark: str | None = "true",
     suspend: bool = True,
     named: str = "",
+    uid: str = "uid-j",
     **spec: Any,
 ) -> None:
     """The Job j, as the webhook leaves it."""
@@ -128,7 +129,7 @@ def submit(
             "metadata": {
                 "namespace": "ns",
                 "name": "j",
-                "uid": "uid-j",
+                "uid": uid,
                 "labels": {QUEUE_LABEL: "research"},
                 "annotations": {SUSPENDED_ANNOTATION: mark} if mark else {},
             },
@@ -272,6 +273,46 @@ async def test_a_foreign_group_of_the_jobs_name_is_not_joined(
     await controller.reconcile("ns/j")
     assert not job_writes(server)
     assert told.reasons("Job") == ["PodGroupNameTaken"]
+
+
+@pytest.mark.parametrize("status", ["True", "False"])
+async def test_a_job_made_anew_waits_for_a_group_of_its_own(
+    server: Server, controller: Controller, told: Told, status: str
+) -> None:
+    submit(server, controller, named="j")
+    await controller.reconcile("ns/j")
+    say(server, controller, condition("Enqueued"))
+    await controller.reconcile("ns/j")
+    assert not server.job().spec.suspend
+    controller.hint(Delete(Job, "ns", "j"))
+    submit(server, controller, named="j", uid="uid-new", parallelism=100)
+    say(server, controller, condition("Enqueued", status))
+    written = job_writes(server)
+    assert await controller.reconcile("ns/j") in {"unchanged", "written"}
+    assert job_writes(server) == written
+    assert told.reasons("Job") == ["Released"]
+    # Its group goes with the Job before it.
+    del server.objects[f"{PREFIX}/j"]
+    controller.hint(Delete(PodGroup, "ns", "j"))
+    assert await controller.reconcile("ns/j") == "written"
+    made = server.objects[f"{PREFIX}/j"]
+    assert (made["metadata"]["ownerReferences"][0]["uid"], made["spec"]["minMember"]) == ("uid-new", 100)
+    say(server, controller, condition("Enqueued"))
+    await controller.reconcile("ns/j")
+    assert not server.job().spec.suspend
+
+
+async def test_a_job_made_anew_joins_a_group_that_its_user_made(server: Server, controller: Controller) -> None:
+    submit(server, controller, named="j")
+    await controller.reconcile("ns/j")
+    held = server.objects[f"{PREFIX}/j"]
+    held["metadata"]["ownerReferences"][0]["controller"] = False
+    server.put(f"{PREFIX}/j", held)
+    controller.hint(Delete(Job, "ns", "j"))
+    submit(server, controller, named="j", uid="uid-new")
+    say(server, controller, condition("Enqueued"))
+    await controller.reconcile("ns/j")
+    assert not server.job().spec.suspend
 
 
 async def test_a_job_whose_group_nobody_makes_is_told_once_after_a_while(
