@@ -244,8 +244,12 @@ class ClusterModel:
 
     def _upsert_group(self, group: PodGroup, key: str) -> None:
         self._note_checkpoint(group, f"#{key}")
+        job = self._groups.jobs.get(key)
+        before = job.group.metadata.uid if job is not None and job.group is not None else None
         if self._groups.upsert_group(group):
             self.generation += 1
+            if job is not None and before != group.metadata.uid:
+                self._sort_members(key)
             self._avoid(key)
 
     def _upsert_queue(self, queue: Queue, _key: str) -> None:
@@ -292,6 +296,7 @@ class ClusterModel:
                 self._room_changed()
         elif kind is PodGroup:
             self._groups.remove_group(key)
+            self._sort_members(key)
             self._avoid(key)
             self.checkpointed.discard(f"#{key}")
             self.generation += 1
@@ -427,6 +432,8 @@ class ClusterModel:
     def _replace(self, old: Task | None, pod: Pod, cls: TaskClass | None) -> None:
         """Put a task made of `pod` in the place of `old`; `cls` is its class where that is known."""
         task = read_task(pod, cls or self.classes.classify(pod), self.scheduler_name)
+        if task.job and pod.metadata.owner_references:
+            task.job = self._groups.home(task.job, pod)
         if not task.node and task.key in self._assumed:
             task.assume(self._assumed[task.key][1])
         if task.key in self._evicting:
@@ -437,6 +444,11 @@ class ClusterModel:
         self._tasks[task.key] = task
         self._count(old, task)
         self.generation += 1
+
+    def _sort_members(self, key: str) -> None:
+        """The PodGroup of that key is gone, or is another than before: so its members may be others."""
+        for task in self._groups.misplaced(key):
+            self._replace(task, task.pod, _own_class(task))
 
     def _count(self, old: Task | None, new: Task | None) -> None:
         """Count `new` where `old` was counted: the same pod before and after, None where it is not there."""

@@ -2,6 +2,9 @@
 
 An event marks the groups that it touched; `refreshing` works out only these again and carries the difference to their
 queues. A group lives as long as its PodGroup or any pod that names it; a queue as long as its Queue or any such group.
+
+Pods that were made for a PodGroup that had the name of another before it are a group of their own, an orphan: its key
+is that of the other, `##`, and the uid of the one that they were made for. It begins in the queue of the other.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from typing import Final
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL
 from kbatch.api.objects import Job as BatchJob
-from kbatch.api.objects import PodGroup, Queue, timestamp_us
+from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
 from kbatch.model.annotations import minimum_said
 from kbatch.model.demand import Demand, account, demand_of, quota_ask
 from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.journal import Journal
+from kbatch.model.made_for import is_former, made_for
 from kbatch.model.makers import Maker, MakerIndex
 from kbatch.model.others import OtherObjects
 from kbatch.model.parts import Selections, parts_of
@@ -28,6 +32,7 @@ from kbatch.model.tasks import Task
 from kbatch.model.told import only_told
 from kbatch.resources import Resources
 
+_FORMER: Final = "##"
 _WORK: Final = 500
 """So many groups, or pods of theirs, take a millisecond or two."""
 
@@ -57,8 +62,25 @@ class GroupIndex:
         self._demands: dict[str, Demand] = {}
         self._quota_asks: dict[str, Ask] = {}
         self._dirty: dict[str, Job] = {}
+        self._former: dict[str, dict[str, None]] = {}  # by the key of a group the keys of those before it
 
     # --- pods ---------------------------------------------------------------------------------------------------------
+
+    def home(self, named: str, pod: Pod) -> str:
+        """The key of the group of a pod that names the one of this key."""
+        made = made_for(pod)
+        if not made:
+            return named
+        job = self.jobs.get(named)
+        if job is None or job.group is None or not is_former(made, job.group.metadata.uid):
+            return named
+        return f"{named}{_FORMER}{made}"
+
+    def misplaced(self, key: str) -> list[Task]:
+        """The pods that belong elsewhere, as the PodGroup of that key is gone, or is another than before."""
+        keys = [key, *self._former.get(key, ())]
+        jobs = [self.jobs[each] for each in keys if each in self.jobs]
+        return [task for job in jobs for task in job.tasks.values() if self.home(key, task.pod) != task.job]
 
     def swap(self, old: Task | None, new: Task | None) -> None:
         """Put `new` in the place of `old`: the same pod before and after, None where it is not there."""
@@ -66,7 +88,7 @@ class GroupIndex:
         if new is not None and new.job:
             job = self.jobs.get(new.job)
             if job is None:
-                job = self.jobs[new.job] = _shadow_or_missing(new)
+                job = self._begin(new, left)
             job.tasks[new.key] = new
             self._touch(job)
             if new.job == left:
@@ -279,12 +301,32 @@ class GroupIndex:
     def _drop_if_empty(self, job: Job) -> None:
         if not job.tasks and job.group is None:
             self.jobs.pop(job.key, None)
+            self._forget_former(job.key)
             self._dirty.pop(job.key, None)
             self.changes.note(job.key)
             self.live.pop(job.key, None)
             self._demands.pop(job.key, None)
             self._quota_asks.pop(job.key, None)
             self._leave(job)
+
+    def _begin(self, task: Task, left: str) -> Job:
+        """The job of a pod that is the first of it; `left`: the key of the one that the pod leaves, empty for none."""
+        job = self.jobs[task.job] = _shadow_or_missing(task)
+        named, former, _ = task.job.partition(_FORMER)
+        if former:
+            self._former.setdefault(named, {})[task.job] = None
+            self._enter(job, self.jobs[named].queue)
+        elif left.startswith(f"{named}{_FORMER}"):
+            self._enter(job, self.jobs[left].queue)
+        return job
+
+    def _forget_former(self, key: str) -> None:
+        named = key.partition(_FORMER)[0]
+        former = self._former.get(named)
+        if former is not None and key != named:
+            former.pop(key, None)
+            if not former:
+                del self._former[named]
 
     def _enter(self, job: Job, name: str) -> None:
         if job.queue != name:

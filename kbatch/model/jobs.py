@@ -56,7 +56,8 @@ class Job:
     """A PodGroup, or the *shadow group* of pods that name none. Changed by the `ClusterModel` alone.
 
     Attributes:
-        key: unique in the cluster: `namespace/name` of a PodGroup; a shadow group's has `#` and its owner's uid behind.
+        key: unique in the cluster: `namespace/name` of a PodGroup; a shadow group's has `#` and its owner's uid behind;
+            that of pods of a PodGroup that had the name before has `##` and its uid (see `GroupIndex`).
         name: `namespace/name`, for people; for a shadow group that of its owner or its only pod.
         group: the PodGroup; None for a shadow group, and while pods name a PodGroup that does not exist.
         minimum: pods that must be placed together; at least the sum of the roles' minimums.
@@ -164,7 +165,9 @@ class Job:
 
     @property
     def orphan(self) -> bool:
-        """Whether its pods name a PodGroup that does not exist. They hold what they hold, and ask for nothing."""
+        """Whether its pods name a PodGroup that does not exist, or were made for one that does no more. They hold what
+        they hold, and ask for nothing.
+        """
         return self.group is None and not self.shadow
 
     @property

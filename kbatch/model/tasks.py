@@ -88,7 +88,7 @@ class Task(msgspec.Struct, eq=False, gc=False):
 
     Attributes:
         key: `namespace/name`.
-        job: key of its `Job`; "" for a pod of another scheduler.
+        job: key of its `Job`; "" for a pod of another scheduler. `read_task` goes by what the pod names alone.
         node: where it is bound, or assumed to be while its bind is under way; "" where it is not.
         terminal: Succeeded or Failed; it holds nothing any more.
         terminating: being deleted, or its eviction is under way; its room is being released.

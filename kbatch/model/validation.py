@@ -10,9 +10,11 @@ from kbatch.api.objects import Job as BatchJob
 from kbatch.model.bad_nodes import avoided, failed_on, remembered
 from kbatch.model.demand import Demand, account, demand_of
 from kbatch.model.jobs import Job
+from kbatch.model.made_for import is_former, made_for
 from kbatch.model.makers import Maker, group_key_of, maker_of
 from kbatch.model.nodes import NodeRecord
 from kbatch.model.selectors import selector_matches
+from kbatch.model.tasks import Task
 from kbatch.resources import LIMIT, PODS, Resources, add
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ def validate(model: ClusterModel) -> None:
     for job in model.jobs.values():
         _check(bool(job.tasks) or job.group is not None, job.key)
         _check(all(model.tasks.get(key) is task for key, task in job.tasks.items()), job.key)
+        _check(not any(_is_former(job, task) for task in job.tasks.values()), job.key)
         _check(model.queues[job.queue].jobs.get(job.key) is job if job.queue else job.group is None, job.key)
         _check((job.key in model.live) == (not job.settled), job.key)
         _check(job.barred == _bars(model, job), job.key)
@@ -65,6 +68,10 @@ def validate(model: ClusterModel) -> None:
         held = add(*(job.allocated for job in ending))
         _check({k: v for k, v in held.items() if v} == queue.ending, queue.name)
         _check(sum(job.charged for job in ending) == queue.charged, queue.name)
+
+
+def _is_former(job: Job, task: Task) -> bool:
+    return job.group is not None and is_former(made_for(task.pod), job.group.metadata.uid)
 
 
 def _bars(model: ClusterModel, job: Job) -> bool:

@@ -249,7 +249,8 @@ class Making:
         if error is None:
             return
         if error.reason == "AlreadyExists":
-            if pod not in self._index.named_members(key):  # a pod of that name which is not the group's
+            there = pod in self._index.named_members(key) or pod in self._index.former(key)  # the latter soon goes
+            if not there:  # a pod of that name which is not the group's
                 self._stall(memory, group, "PodNameTaken", f"pod {name} exists and does not belong to the group")
             return
         self._writes.forget(pod)

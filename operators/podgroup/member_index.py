@@ -29,6 +29,7 @@ from kbatch.kube.lists import older
 from kbatch.model.bad_nodes import failed_on
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.jobs_release import ended, group_of, passed_by
+from kbatch.model.made_for import is_former, made_for
 from kbatch.model.requests import effective_request
 from kbatch.resources import QuantityError, Resources
 
@@ -55,7 +56,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
         role: its role, empty for none.
         stage: where in its life it is.
         request: what it asks of a node.
-        controller: the uid of its controller, empty for none.
+        controller: the uid of its controller, empty for none. made: the same if it is a PodGroup, else empty.
         uid: its own.
         gate: the place of kbatch's gate among its scheduling gates, -1 for none.
         stale: no gate is left, but its condition still says that there is one.
@@ -76,6 +77,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
     failed_on: str = ""
     finalizer: int = -1
     lost: bool = False
+    made: str = ""
 
     @property
     def ordinary(self) -> bool:
@@ -108,6 +110,7 @@ class MemberIndex:
         self.groups: dict[str, PodGroup] = {}
         self._pods: dict[str, tuple[str, Member]] = {}
         self._members: dict[str, dict[str, Member]] = {}
+        self._former: dict[str, dict[str, Member]] = {}
         self._strays: dict[str, dict[str, Member]] = {}
         self._jobs: dict[str, tuple[str | None, Maker]] = {}
         self._makers: dict[str, dict[str, Maker]] = {}
@@ -117,12 +120,16 @@ class MemberIndex:
         self._owned: dict[str, set[str]] = {}  # uid of an owner -> keys of its groups
 
     def members(self, group: str) -> Iterable[Member]:
-        """The pods that name the group."""
+        """The pods that name the group; those that were made for one that had its name before it are none of its."""
         return self._members.get(group, {}).values()
 
     def named_members(self, group: str) -> Mapping[str, Member]:
-        """The pods that name the group, by `namespace/name`."""
+        """The same by `namespace/name`."""
         return self._members.get(group, {})
+
+    def former(self, group: str) -> Mapping[str, Member]:
+        """The pods that name the group, but were made for one that had its name before it."""
+        return self._former.get(group, {})
 
     def strays(self, group: str) -> Mapping[str, Member]:
         """The pods that were made for the group, name none any more, and have kbatch's finalizer."""
@@ -163,6 +170,8 @@ class MemberIndex:
                 return set()
             self.drop_group(key)
         self.groups[key] = group
+        if known is None or known.metadata.uid != group.metadata.uid:
+            self._sort(key, group.metadata.uid)
         for owner in group.metadata.owner_references:
             self._owned.setdefault(owner.uid, set()).add(key)
         return {key}
@@ -186,6 +195,13 @@ class MemberIndex:
                 self._owned.pop(owner.uid, None)
         return {key}
 
+    def _sort(self, key: str, uid: str) -> None:
+        """The group of this uid has the name from now on: which of the pods that name it are its members?"""
+        pods = {**self._members.pop(key, {}), **self._former.pop(key, {})}
+        for pod, member in pods.items():
+            among = self._former if is_former(member.made, uid) else self._members
+            among.setdefault(key, {})[pod] = member
+
     # --- pods and Jobs ------------------------------------------------------------------------------------------------
 
     def put_pod(self, pod: Pod) -> tuple[set[str], bool]:
@@ -196,11 +212,15 @@ class MemberIndex:
         key = key_of(metadata.namespace, metadata.name)
         name, among = (metadata.annotations or {}).get(GROUP_NAME_ANNOTATION), self._members
         if not name and FINISHED_FINALIZER in metadata.finalizers:
-            name, among = _made_for(pod), self._strays
+            name, among = _owner_of(pod), self._strays
         if not name:
             return self._forget_pod(key), False
         group = key_of(metadata.namespace, name)
         member = _member(pod)
+        if member.made and among is self._members:
+            now = self.groups.get(group)
+            if now is not None and is_former(member.made, now.metadata.uid):
+                among = self._former
         known = self._pods.get(key)
         if known == (group, member):
             held = among.get(group)
@@ -217,7 +237,9 @@ class MemberIndex:
         if known is None:
             return set()
         group = known[0]
-        among = self._members if key in self._members.get(group, {}) else self._strays
+        among = self._members
+        if key not in among.get(group, _NO_MEMBERS):
+            among = self._former if key in self._former.get(group, _NO_MEMBERS) else self._strays
         members = among[group]
         del members[key]
         if not members:
@@ -307,13 +329,15 @@ def _member(pod: Pod) -> Member:
         failed_on=failed_on(pod),
         finalizer=finalizers.index(FINISHED_FINALIZER) if FINISHED_FINALIZER in finalizers else -1,
         lost=metadata.deletion_timestamp is not None and _ends_unseen(pod),
+        made=made_for(pod) if controller else "",
     )
 
 
 _NOTHING: Final[Mapping[str, str]] = {}
+_NO_MEMBERS: Final[Mapping[str, Member]] = {}
 
 
-def _made_for(pod: Pod) -> str:
+def _owner_of(pod: Pod) -> str:
     """The name of the PodGroup that a pod was made for; empty: none was."""
     return next((one.name for one in pod.metadata.owner_references if one.controller and one.kind == "PodGroup"), "")
 

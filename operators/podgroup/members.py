@@ -67,8 +67,11 @@ class Members:
             KubeError: a write failed.
         """
         written = await let_end(self._api, self._writes, group, self._index.named_members(key), keeps=keeps)
-        strays = self._index.strays(key)  # their user took the annotation away: nobody counts them any more
-        return written + await let_end(self._api, self._writes, None, strays, keeps=keeps) if strays else written
+        # Of the latter the user took the annotation away: nobody counts them any more.
+        for uncounted in (self._index.former(key), self._index.strays(key)):
+            if uncounted:
+                written += await let_end(self._api, self._writes, None, uncounted, keeps=keeps)
+        return written
 
     async def keep(self, key: str, group: PodGroup, phase: Phase) -> tuple[int, float | None]:
         """Bring the group's pods in line; how many writes that took, and in how many seconds to look again.

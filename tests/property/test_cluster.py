@@ -15,6 +15,7 @@ from kbatch.api.objects import (
     JobSpec,
     JobStatus,
     Metadata,
+    OwnerReference,
     Pod,
     PodCondition,
     PodTemplate,
@@ -65,6 +66,7 @@ def events(draw: st.DrawFn) -> Event:
         least = draw(st.integers(1, 3))
         found = group(name, least, queue=draw(st.sampled_from(["q", "default"])))
         five: dict[str, str | int | float] = {"cpu": "5"}
+        found.metadata.uid = draw(st.sampled_from(["", "g1", "g2"]))
         found.spec.min_resources = draw(st.sampled_from([None, five]))
         found.spec.sub_groups = draw(st.sampled_from([None, ROLES]))
         found.status.conditions = draw(st.sampled_from(SAID))
@@ -107,6 +109,11 @@ def _pod(draw: st.DrawFn, name: str) -> Pod:
         scheduler=draw(st.sampled_from(["kube-batch", "kube-batch", "other"])), queue=draw(st.sampled_from(["", "q"])),
         owner=draw(st.sampled_from(["", "rs"])),
     )  # fmt: skip
+    made = draw(st.sampled_from(["", "", "g1", "g2"]))
+    if made:
+        version = "scheduling.incubator.k8s.io/v1alpha1"
+        owner = OwnerReference(api_version=version, kind="PodGroup", name="a", uid=made, controller=True)
+        found.metadata.owner_references = (owner,)
     found.metadata.uid = draw(st.sampled_from([f"u-{name}", f"v-{name}"]))
     found.status.phase = draw(st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]))
     if draw(st.integers(0, 4)) == 0:

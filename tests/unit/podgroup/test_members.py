@@ -575,6 +575,19 @@ async def test_a_pod_that_its_user_took_out_of_its_group_keeps_no_finalizer(grou
     assert not rig.index.strays("ns/pg")
 
 
+async def test_pods_of_the_group_before_keep_no_finalizer_and_their_names_are_waited_for() -> None:
+    rig = Rig(least=2)
+    await rig.keep()
+    rig.see("Running", node="n")
+    anew = msgspec.convert(msgspec.to_builtins(rig.group), PodGroup)
+    anew.metadata.uid, anew.metadata.resource_version = "anew", "2"
+    rig.index.apply(Upsert(anew))
+    assert await rig.members.let_end("ns/pg", anew) == 2
+    assert patched(rig) == ["pg-w-0", "pg-w-1"]
+    await rig.keep()
+    assert rig.members.stalled("ns/pg", anew) == (True, None)
+
+
 async def test_a_member_of_a_role_that_is_no_more_goes_for_nobody_keeps_how_it_ended(rig: Rig) -> None:
     """Or whoever deletes the pod would wait for as long as the group lives."""
     await rig.keep()
