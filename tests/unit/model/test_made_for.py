@@ -75,7 +75,7 @@ def test_they_hold_their_room_and_count_in_the_queue_of_their_group() -> None:
 @pytest.mark.parametrize("first", ["pods", "group"])
 def test_it_does_not_matter_what_is_heard_first(first: str) -> None:
     pods = [made("a", "old"), made("b", "new")]
-    order = [*pods, named("new")] if first == "pods" else [named("new"), *pods]
+    order: list[Pod | PodGroup] = [*pods, named("new")] if first == "pods" else [named("new"), *pods]
     model = world(queue(), node("n", "8"))
     for obj in order:
         model.apply(Upsert(obj))

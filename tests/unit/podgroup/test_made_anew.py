@@ -86,4 +86,4 @@ def test_whose_a_pod_is_follows_the_group_in_any_order() -> None:
         assert names(seen) == (["ns/a", "ns/c", "ns/d"], [])
         for name in "acd":
             seen.apply(Delete(Pod, "ns", name))
-        assert not (seen._members or seen._former or seen._pods)
+        assert not any((seen._members, seen._former, seen._pods))
