@@ -3,9 +3,10 @@
 A candidate never compares its wall clock with another's. It notes, on its own steady clock, when it *saw* the Lease
 change; only when it has not changed for the holder's whole lease duration may it be taken, and one that was deleted is
 made anew no sooner by whoever had seen it. (A process that begins after somebody has deleted it makes it at once: then
-two may lead until the other's next renewal.) The holder counts from before it *sent* the renewal that succeeded, and stops leading at the renew
-deadline, which is shorter than the lease duration: so it has stopped before anybody else may begin. Every write to the
-Lease carries the resourceVersion that it is based on, so of several candidates exactly one wins.
+two may lead until the other's next renewal.) The holder counts from before it *sent* the renewal that succeeded, and
+stops leading at the renew deadline, which is shorter than the lease duration: so it has stopped before anybody else may
+begin. Every write to the Lease carries the resourceVersion that it is based on, so of several candidates exactly one
+wins.
 
 That clock goes on while the machine is suspended, as the others' clocks do: the system's monotonic one stands still.
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbatch.engine.state.node_resources import NodeResources
-from kbatch.model.nodes import Mask, NodeTable, exact_sum
+from kbatch.model.nodes import Column, Mask, NodeTable, exact_sum
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import scale, total
 
@@ -37,12 +37,25 @@ def shortage_of(table: NodeTable, room: NodeResources, pods: Sequence[tuple[Task
     if not worst[1]:
         # No sum is short: room is there, but not in pieces that are large enough.
         for name in sorted(total(cls.request for cls, _ in pods)):
-            largest = max((cls.request.get(name, 0) for cls, _ in pods), default=0)
-            idle = room.idle.get(name)
-            most = int(idle.max()) if idle is not None and len(idle) else 0
-            if largest > most:
-                return name, largest - max(0, most)
+            column = room.idle.get(name)
+            pieces = np.maximum(column, 0)[usable] if column is not None else np.zeros(0, np.int64)
+            most = int(pieces.max()) if len(pieces) else 0
+            larger = [(cls, count) for cls, count in pods if cls.request.get(name, 0) > most]
+            held = [(cls.request[name], count) for cls, count in larger if _some_node_holds(table, usable, cls)]
+            if held:
+                return name, _to_be_freed(pieces, held)
+            if larger:
+                return name, max(cls.request[name] for cls, _ in larger) - most
     return worst[1], worst[2]
+
+
+def _to_be_freed(pieces: Column, larger: Sequence[tuple[int, int]]) -> int:
+    """How much is to become free at the least for pods that are larger than any of these pieces: so large, so many.
+    Each gets one of the largest pieces, and what it lacks of its request.
+    """
+    count = sum(number for _, number in larger)
+    asked = sum(amount * number for amount, number in larger)
+    return asked - exact_sum(np.sort(pieces)[::-1][:count])
 
 
 def _some_node_holds(table: NodeTable, usable: Mask, cls: TaskClass) -> bool:

@@ -32,3 +32,10 @@ def test_alone_they_lack_what_the_largest_piece_lacks() -> None:
 
 def test_no_sum_is_short_but_the_pieces() -> None:
     assert short("2", "100") == ("cpu", 96_000)
+
+
+def test_each_pod_lacks_what_its_piece_does() -> None:
+    """Four nodes have half of their 4 CPUs free: for two pods 2 CPUs are to be freed on each of two."""
+    pods = [pod(f"p{at}", "4") for at in range(2)]
+    model = world(queue(), [node(on) for on in "abcd"], [pod(f"r{on}", "2", on=on) for on in "abcd"], pods)
+    assert shortage_of(model.table, NodeResources(model.table), [(model.tasks["ns/p0"].cls, 2)]) == ("cpu", 4000)
