@@ -195,6 +195,15 @@ def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, valu
         ({"leaderElection": {"leaseDuration": "12500ms"}}, "leaseDuration is 12500ms: a Lease lasts whole seconds"),
         ({"webhook": {"certificates": {"source": "secret"}}}, "webhook.certificates.secretName must name it"),
         ({"queue": {"serviceAccount": {"create": False}}}, "queue.serviceAccount.name must name it"),
+        ({"schedulerName": "default-scheduler"}, "that is the name of Kubernetes' own scheduler"),
+        (
+            {"scheduler": {"cycleGap": "2h"}},
+            r"cycleGap \(2h\), .* must not be more than scheduler.schedulePeriod \(1s\)",
+        ),
+        (
+            {"webhook": {"ports": {"webhook": 8081}}},
+            "webhook.ports: (health and webhook|webhook and health) are both 8081",
+        ),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(
