@@ -143,7 +143,10 @@ class TopologyUnsatisfied(Reason):
                 f"{fit}{always}: no node carries the label {self.unlabelled}, so each node is its own domain; label "
                 f"the nodes, raise topology.maxHops, or set its mode to Preferred"
             )
-        other = "lower minMember, or add nodes there" if self.emptied else "or free nodes close together"
+        if self.max_hops < 2:  # all on one node
+            other = "lower minMember, or add larger nodes" if self.emptied else "or free more of one node"
+        else:
+            other = "lower minMember, or add nodes there" if self.emptied else "or free nodes close together"
         return f"{fit}{where}{always}; raise topology.maxHops, set its mode to Preferred, {other}"
 
 

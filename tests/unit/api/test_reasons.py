@@ -173,6 +173,12 @@ def test_shares_tell_allocated_and_deserved() -> None:
         assert part in reason.message
 
 
+@pytest.mark.parametrize(("emptied", "help_"), [(True, "or add larger nodes"), (False, "or free more of one node")])
+def test_pods_that_are_to_stand_on_one_node_are_not_helped_by_more_nodes(emptied: bool, help_: str) -> None:
+    reason = reasons.TopologyUnsatisfied(2, 1, 0, domain="z/n", level="node", emptied=emptied)
+    assert reason.message.endswith(help_)
+
+
 @pytest.mark.parametrize(
     ("type_", "lacks"),
     [(NotEnoughResources, True), (ClusterTooSmall, True), (QuotaExceeded, False), (reasons.QueueOverused, False)],
