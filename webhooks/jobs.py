@@ -1,9 +1,9 @@
 """What admission does to a new batch Job whose pods shall wait for their group: it is created suspended. Pure.
 
 A Job counts when its pods are ours (`schedulerName`), and its template names a group or the Job a queue. With the label
-`kbatch.dev/queue` a Job that names no scheduler gets ours: it could not be set later. A Job that waits for a queue
-without naming a group is given one of its own name; as the pods' template must say that name, a Job with generateName
-gets its name here, in the API server's place.
+`kbatch.dev/queue`, also an empty one, a Job that names no scheduler gets ours: it could not be set later. A Job that
+waits for a queue without naming a group is given one of its own name; as the pods' template must say that name, a Job
+with generateName gets its name here, in the API server's place.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
+from kbatch.api.names import GROUP_NAME_ANNOTATION, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job
-from kbatch.model.jobs_release import UNNAMED_SCHEDULERS
+from kbatch.model.jobs_release import UNNAMED_SCHEDULERS, names_queue
 
 MARK: Final = "true"
 """kbatch suspended it, and will resume it; once it has, the mark says `false`."""
@@ -37,7 +37,7 @@ def delay(job: Job, *, scheduler_name: str, new_name: str | None = None) -> dict
         new_name: what a Job with generateName is to be called; None makes a name.
     """
     metadata, template = job.metadata, job.spec.template
-    waits_for_queue = bool((metadata.labels or {}).get(QUEUE_LABEL))
+    waits_for_queue = names_queue(job)
     group = (template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
     if not (waits_for_queue or group):
         return {}

@@ -14,7 +14,7 @@ from kbatch.cli.permitted import if_readable
 from kbatch.kube.client import Api
 from kbatch.kube.kinds import JOBS, key_of
 from kbatch.kube.lists import list_all
-from kbatch.model.jobs_release import HELD, ended, named_group, passed_by
+from kbatch.model.jobs_release import HELD, ended, named_group, names_queue, passed_by
 
 _TROUBLES: Final = frozenset({"PodGroupNotFound", "PodGroupRefused", "PodGroupNameTaken", "RequestUnreadable"})
 """Reasons of the Events that the podgroup operator writes on a Job of which no PodGroup comes to stand."""
@@ -53,7 +53,7 @@ def group_key(job: Job) -> str:
 
 def why_no_group(job: Job) -> tuple[str, str]:
     """Reason and message for a held Job without a PodGroup, from the Job alone."""
-    if (job.metadata.labels or {}).get(QUEUE_LABEL) and named_group(job) in (None, job.metadata.name):
+    if names_queue(job) and named_group(job) in (None, job.metadata.name):
         return "NoPodGroup", "no PodGroup could be made for it yet; its Events say why"
     reason = PodGroupNotFound(group_key(job))
     return reason.code, reason.message

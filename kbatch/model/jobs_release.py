@@ -97,6 +97,11 @@ def named_group(job: Job) -> str | None:
     return (job.spec.template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION) or None
 
 
+def names_queue(job: Job) -> bool:
+    """Whether the Job is for a queue; an empty label, what a variable without a value gives, is the default queue."""
+    return QUEUE_LABEL in (job.metadata.labels or {})
+
+
 def wants_group(job: Job, scheduler_name: str) -> bool:
     """Whether a PodGroup is to be made for the Job: it has a queue, and its pods name no other group.
 
@@ -107,7 +112,7 @@ def wants_group(job: Job, scheduler_name: str) -> bool:
     marked = SUSPENDED_ANNOTATION in (job.metadata.annotations or {})
     waits = marked or (not job.spec.suspend and named is not None)
     return (
-        bool((job.metadata.labels or {}).get(QUEUE_LABEL))
+        names_queue(job)
         and waits
         and named in (None, job.metadata.name)
         and job.spec.template.spec.scheduler_name == scheduler_name
@@ -122,7 +127,7 @@ def passed_by(job: Job) -> bool:
     Its template cannot change any more, and nobody here touches what runs.
     """
     return (
-        bool((job.metadata.labels or {}).get(QUEUE_LABEL))
+        names_queue(job)
         and SUSPENDED_ANNOTATION not in (job.metadata.annotations or {})
         and job.spec.template.spec.scheduler_name in UNNAMED_SCHEDULERS
         and not job.spec.suspend
@@ -145,7 +150,9 @@ def group_for(job: Job) -> dict[str, Any]:
     """
     most = members(job)
     count = min(most, minimum_said(job.spec.template.metadata) or most)
-    spec: dict[str, Any] = {"minMember": count, "queue": (job.metadata.labels or {})[QUEUE_LABEL]}
+    spec: dict[str, Any] = {"minMember": count}
+    if queue := (job.metadata.labels or {}).get(QUEUE_LABEL):  # else the API server fills in the default queue
+        spec["queue"] = queue
     asked = scale(effective_request(job.spec.template.spec), count)
     check_limit(asked)
     if asked:

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kbatch.api.conditions import merge
-from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP, QUEUE_LABEL
+from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP
 from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, Queue, ReplicaSet, timestamp_us
-from kbatch.model.jobs_release import named_group
+from kbatch.model.jobs_release import named_group, names_queue
 from kbatch.model.usage import read_anchor
 from kbatch.simulator import names
 from kbatch.simulator.documents import Document, read
@@ -418,11 +418,7 @@ def at_start(obj: AnyObject) -> AnyObject:
 
 def _admit(obj: AnyObject) -> None:
     """What admission makes of a new Job that names a queue and no scheduler: one of kbatch's, which waits suspended."""
-    if (
-        isinstance(obj, Job)
-        and (obj.metadata.labels or {}).get(QUEUE_LABEL)
-        and not obj.spec.template.spec.scheduler_name
-    ):
+    if isinstance(obj, Job) and names_queue(obj) and not obj.spec.template.spec.scheduler_name:
         obj.spec.template.spec.scheduler_name = DEFAULT_SCHEDULER_NAME
         obj.spec.suspend = True
 
@@ -436,7 +432,7 @@ def _warn(obj: AnyObject, place: Place, reading: _Reading) -> None:
         spec, what = obj.spec, f"pod {meta.namespace}/{meta.name}"
     else:
         return
-    if isinstance(obj, Job) and obj.spec.suspend and not (named_group(obj) or (meta.labels or {}).get(QUEUE_LABEL)):
+    if isinstance(obj, Job) and obj.spec.suspend and not (named_group(obj) or names_queue(obj)):
         reading.warnings.append(f"{place}: {what} is suspended and names neither a group nor a queue: it never starts")
     if not spec.scheduler_name:
         reading.warnings.append(f"{place}: {what} names no spec.schedulerName: another scheduler's, not kbatch's")

@@ -162,6 +162,7 @@ class Jobs:
         except QuantityError as error:
             self._teller.job_trouble(job, "RequestUnreadable", f"its PodGroup stays as it is: {error}")
             return False
+        wanted.setdefault("queue", group.spec.queue)  # an empty label: whatever the API server has filled in
         if _same(group, wanted):
             return False
         spec = {"minResources": None, **{key: value for key, value in wanted.items() if key != "priorityClassName"}}

@@ -19,7 +19,6 @@ from kbatch.api.names import (
     FINISHED_FINALIZER,
     GROUP_NAME_ANNOTATION,
     IN_QUEUE_GATE,
-    QUEUE_LABEL,
     SUB_GROUP_LABEL,
     SUSPENDED_ANNOTATION,
 )
@@ -28,7 +27,7 @@ from kbatch.kube.kinds import key_of
 from kbatch.kube.lists import older
 from kbatch.model.bad_nodes import failed_on
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
-from kbatch.model.jobs_release import ended, group_of, passed_by
+from kbatch.model.jobs_release import ended, group_of, names_queue, passed_by
 from kbatch.model.made_for import is_former, made_for
 from kbatch.model.requests import effective_request
 from kbatch.resources import QuantityError, Resources
@@ -261,7 +260,7 @@ class MemberIndex:
         touched = self._forget_job(key)
         name = group_of(job, self.scheduler_name)
         failed = any(one.type == "Failed" and one.status == "True" for one in job.status.conditions or ())
-        ours = SUSPENDED_ANNOTATION in (metadata.annotations or {}) or QUEUE_LABEL in (metadata.labels or {})
+        ours = SUSPENDED_ANNOTATION in (metadata.annotations or {}) or names_queue(job)
         maker = Maker(metadata.uid, ended=ended(job), failed=failed, name=metadata.name, job=job if ours else None)
         group = key_of(metadata.namespace, name) if name else None
         if passed_by(job):

@@ -19,7 +19,7 @@ JOBS = "/apis/batch/v1"
 LEASES = "/apis/coordination.k8s.io/v1"
 
 
-def job(name: str, *, group: str = "", queue: str = "", mark: str = "true", **spec: Any) -> dict[str, Any]:
+def job(name: str, *, group: str = "", queue: str | None = None, mark: str = "true", **spec: Any) -> dict[str, Any]:
     annotations = {"scheduling.k8s.io/group-name": group} if group else {}
     return {
         "metadata": {
@@ -27,7 +27,7 @@ def job(name: str, *, group: str = "", queue: str = "", mark: str = "true", **sp
             "namespace": "team",
             "uid": f"uid-{name}",
             "resourceVersion": "7",
-            "labels": {"kbatch.dev/queue": queue, "app": "x"} if queue else {"app": "x"},
+            "labels": {"app": "x"} if queue is None else {"kbatch.dev/queue": queue, "app": "x"},
             "annotations": {"kbatch.dev/suspended": mark} if mark else {},
         },
         "spec": {
@@ -54,11 +54,20 @@ def put(server: ThreadingHTTPServer, *jobs: dict[str, Any]) -> dict[str, dict[st
 def test_groups_lists_jobs_that_are_held_without_a_group(server: ThreadingHTTPServer, ask: Any) -> None:
     mine, over = job("mine", group="nowhere", mark=""), job("over", group="nowhere")
     over["status"]["conditions"] = [{"type": "Failed", "status": "True"}]
-    put(server, job("of-big", group="big"), job("lost", group="nowhere"), job("asks", queue="research"), mine, over)
+    put(
+        server,
+        job("of-big", group="big"),
+        job("lost", group="nowhere"),
+        job("asks", queue="research"),
+        job("empty", queue=""),
+        mine,
+        over,
+    )
     rows = {row["name"]: row for row in json.loads(ask("groups", "-o", "json").stdout) if row["kind"] == "Job"}
     assert {name: (row["queue"], row["minMember"], row["reason"]) for name, row in rows.items()} == {
         "lost": ("", 4, "PodGroupNotFound"),
         "asks": ("research", 4, "NoPodGroup"),
+        "empty": ("", 4, "NoPodGroup"),
     }
     assert "PodGroup team/nowhere does not exist" in rows["lost"]["message"]
     assert any(line.split()[:2] == ["team", "job/lost"] for line in ask("groups", "--waiting").stdout.splitlines())

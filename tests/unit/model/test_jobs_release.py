@@ -47,7 +47,7 @@ def job(
             uid="u",
             resource_version="7",
             annotations={SUSPENDED_ANNOTATION: mark} if mark is not None else None,
-            labels={QUEUE_LABEL: queue} if queue else None,
+            labels=None if queue is None else {QUEUE_LABEL: queue},
             deletion_timestamp="2026-01-01T00:00:00Z" if deleted else None,
         ),
         spec=JobSpec(
@@ -126,6 +126,8 @@ def test_pods_are_made_to_name_the_group_when_they_do_not_yet() -> None:
     [
         (job(queue="q", named=None), True),
         (job(queue="q", named="j"), True),
+        (job(queue="", named=None), True),
+        (job(queue="", named="j"), True),
         (job(queue="q", named="other"), False),
         (job(queue=None, named=None), False),
         (job(None, queue="q", named="j"), False),  # its user holds it back
@@ -168,6 +170,10 @@ def test_or_as_many_of_them_as_its_pods_say(said: str, members: int) -> None:
     assert made["spec"]["minResources"]["cpu"] == ("500m", "1", "1500m", "2")[members - 1]
 
 
+def test_a_group_for_an_empty_queue_leaves_it_to_the_servers_default() -> None:
+    assert "queue" not in group_for(job(queue="", named=None))["spec"]
+
+
 def test_the_group_of_a_job_belongs_to_its_job_set() -> None:
     of_a_set = job(queue="q", named=None)
     of_a_set.metadata.labels = {**(of_a_set.metadata.labels or {}), JOB_SET_LABEL: "night", "app": "x"}
@@ -202,6 +208,7 @@ def test_what_kbatch_does_to_a_job_never_looks_like_its_users_doing() -> None:
         ({"scheduler": ""}, True),
         ({"scheduler": OURS}, False),
         ({"scheduler": "volcano"}, False),
+        ({"queue": ""}, True),
         ({"queue": None}, False),
         ({"mark": "false"}, False),
         ({"suspend": True}, False),

@@ -120,6 +120,7 @@ def submit(
     suspend: bool = True,
     named: str = "",
     uid: str = "uid-j",
+    queue: str = "research",
     **spec: Any,
 ) -> None:
     """The Job j, as the webhook leaves it."""
@@ -130,7 +131,7 @@ def submit(
                 "namespace": "ns",
                 "name": "j",
                 "uid": uid,
-                "labels": {QUEUE_LABEL: "research"},
+                "labels": {QUEUE_LABEL: queue},
                 "annotations": {SUSPENDED_ANNOTATION: mark} if mark else {},
             },
             "spec": {
@@ -169,6 +170,28 @@ async def test_a_job_with_a_queue_gets_a_group_and_waits(server: Server, control
     assert spec == {"minMember": 3, "queue": "research", "minResources": {"cpu": "6"}}
     await controller.reconcile("ns/j")
     assert not job_writes(server)
+
+
+async def test_a_job_with_an_empty_queue_leaves_its_group_in_the_default_queue(
+    server: Server, controller: Controller
+) -> None:
+    submit(server, controller, named="j", queue="")
+    assert await controller.reconcile("ns/j") == "written"
+    made = server.objects[f"{PREFIX}/j"]
+    assert made["spec"] == {"minMember": 3, "minResources": {"cpu": "6"}}
+    made["spec"]["queue"] = "everybody"  # the API server's default
+    server.put(f"{PREFIX}/j", made)
+    controller.hint(Upsert(msgspec.convert(made, PodGroup)))
+    await controller.reconcile("ns/j")
+    writes = len(server.writes)
+    assert await controller.reconcile("ns/j") == "unchanged"
+    assert len(server.writes) == writes
+    server.objects[f"{JOBS}/j"]["spec"]["parallelism"] = 5
+    server.put(f"{JOBS}/j", server.objects[f"{JOBS}/j"])
+    controller.hint(Upsert(server.job()))
+    await controller.reconcile("ns/j")
+    spec = server.objects[f"{PREFIX}/j"]["spec"]
+    assert (spec["minMember"], spec["queue"]) == (5, "everybody")
 
 
 async def test_it_is_resumed_after_the_status_says_that_it_is_in_queue(

@@ -219,9 +219,10 @@ def test_work_that_names_no_scheduler_is_warned_of() -> None:
     )
 
 
-def test_a_job_with_a_queue_alone_is_taken_in_as_admission_does() -> None:
+@pytest.mark.parametrize("queue", ["default", "''"])
+def test_a_job_with_a_queue_alone_is_taken_in_as_admission_does(queue: str) -> None:
     job = (
-        "{apiVersion: batch/v1, kind: Job, metadata: {name: j, labels: {kbatch.dev/queue: default}}, "
+        f"{{apiVersion: batch/v1, kind: Job, metadata: {{name: j, labels: {{kbatch.dev/queue: {queue}}}}}, "
         "spec: {template: {spec: {SCHEDULER containers: []}}}}"
     )
     taken, others = load(job.replace("SCHEDULER", "")), load(job.replace("SCHEDULER", "schedulerName: mine,"))

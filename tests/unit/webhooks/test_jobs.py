@@ -46,6 +46,11 @@ def test_a_job_with_a_queue_is_given_scheduler_and_group() -> None:
     assert delayed(job(queue="q", scheduler="kube-batch")) == {**HELD, "spec": {"suspend": True, "template": template}}
 
 
+def test_an_empty_queue_is_the_default_queue_and_not_none() -> None:
+    template = {"metadata": {"annotations": {GROUP_NAME_ANNOTATION: "j"}}, "spec": {"schedulerName": "kube-batch"}}
+    assert delayed(job(queue="")) == {**HELD, "spec": {"suspend": True, "template": template}}
+
+
 def test_a_group_that_is_named_goes_before_the_queue() -> None:
     assert delayed(job(queue="q", group="g", scheduler="kube-batch")) == HELD
 
@@ -70,7 +75,6 @@ def test_a_copy_of_a_released_job_waits_again() -> None:
         job(scheduler="kube-batch"),
         job(group="g"),
         job(queue="q", scheduler="volcano"),
-        job(queue="", scheduler="kube-batch"),
         job(queue="q", name=""),
     ],
 )
