@@ -162,11 +162,18 @@ async def _patch(
     return await api.request("PATCH", path, params=params, body=body, content_type=content_type)
 
 
-async def create(api: Api, kind: AnyKind, obj: Mapping[str, Any], *, field_manager: str | None = None) -> bytes:
-    """Create an object from its manifest; returns it undecoded. 409 AlreadyExists where there is one."""
-    params = {"fieldManager": field_manager} if field_manager else None
+async def create(
+    api: Api, kind: AnyKind, obj: Mapping[str, Any], *, field_manager: str | None = None, strict: bool = False
+) -> bytes:
+    """Create an object from its manifest; returns it undecoded. 409 AlreadyExists where there is one.
+
+    A field that the kind does not have is dropped by the server; with `strict` it refuses the object: 400.
+    """
+    params = {"fieldManager": field_manager} if field_manager else {}
+    if strict:
+        params["fieldValidation"] = "Strict"
     body = {"apiVersion": kind.api_version, "kind": kind.name, **obj}
-    return await api.request("POST", kind.path(obj["metadata"].get("namespace")), params=params, body=body)
+    return await api.request("POST", kind.path(obj["metadata"].get("namespace")), params=params or None, body=body)
 
 
 async def replace(

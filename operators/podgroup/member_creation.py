@@ -241,7 +241,7 @@ class Making:
             nonlocal asked
             if memory.stalls == stalls:  # else what stands in the way of another stands in its way too
                 asked = True
-                await create(self._api, PODS, member.manifest, field_manager=FIELD_MANAGER)
+                await create(self._api, PODS, member.manifest, field_manager=FIELD_MANAGER, strict=True)
 
         error = await self._writes.send(pod, Sent.CREATE, ask, over=(400, 403, 409, 422))
         if not asked:

@@ -180,7 +180,7 @@ class Objects:
         """
         ref, kind = one.ref, self._kinds[one.ref.api_version, one.ref.kind]
         try:
-            await create(self._api, kind, one.manifest, field_manager=FIELD_MANAGER)
+            await create(self._api, kind, one.manifest, field_manager=FIELD_MANAGER, strict=True)
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 if await self._owned(group, ref) is None:

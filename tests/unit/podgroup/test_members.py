@@ -31,6 +31,7 @@ TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "x"}, "annotations": {"a": "{{ role }}"}},
     "spec": {"containers": [{"name": "c", "args": ["{{ index }}/{{ size }}", "{{ peers | join(',') }}"]}]},
 }
+MISSPELT = 'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.nodeselector"'
 
 
 class Server:
@@ -42,8 +43,12 @@ class Server:
         self.writes: list[tuple[str, str, Any]] = []
         self.refuse: dict[str, ApiError] = {}
 
-    async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> bytes:
+    async def request(
+        self, method: str, path: str, *, body: Any = None, params: Mapping[str, str] | None = None, **_: Any
+    ) -> bytes:
         self.writes.append((method, path, body))
+        if method == "POST" and "nodeselector" in body["spec"] and (params or {}).get("fieldValidation") == "Strict":
+            raise ApiError(400, "BadRequest", MISSPELT)
         if method in self.refuse:
             raise self.refuse[method]
         name = path.rpartition("/")[2]
@@ -351,6 +356,17 @@ async def test_a_forbidden_member_of_the_minimum_stalls_the_group_with_the_serve
     assert stalled is not None
     assert (stalled.reason, stalled.message) == ("PodRefused", 'pod pg-w-0: violates PodSecurity "restricted:latest"')
     assert rig.told.reasons == ["PodRefused"]
+
+
+async def test_a_field_that_pods_do_not_have_stalls_the_group_with_the_servers_words() -> None:
+    spec = {**TEMPLATE["spec"], "nodeselector": {"disk": "fast"}}
+    rig = Rig(least=20, template={**TEMPLATE, "spec": spec})
+    await rig.keep()
+    _, stalled = rig.members.stalled("ns/pg", rig.group)
+    assert stalled is not None
+    assert (stalled.reason, stalled.message) == ("PodRefused", f"pod pg-w-0: {MISSPELT}")
+    assert len(rig.server.sent("POST")) == 1
+    assert rig.server.pods == {}
 
 
 async def test_a_forbidden_member_is_asked_for_again_by_itself_and_ever_more_seldom() -> None:

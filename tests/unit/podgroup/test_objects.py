@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.unit.podgroup.build import NOW
 KINDS = parse_kinds("v1/Service=services, v1/ConfigMap=configmaps,networking.k8s.io/v1/Ingress=ingresses")
 ROLE = {"name": "w", "minMember": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}
 WEB = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "{{ group }}-web"}}
+MISSPELT = 'Service in version "v1" cannot be handled as a Service: strict decoding error: unknown field "sepc"'
 FILES = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "files"}}
 
 
@@ -38,12 +39,16 @@ class Server:
         self.refuse: dict[str, ApiError] = {}
         self.version = 100
 
-    async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> bytes:
+    async def request(
+        self, method: str, path: str, *, body: Any = None, params: Mapping[str, str] | None = None, **_: Any
+    ) -> bytes:
         short = path.partition("/namespaces/ns/")[2]
         name = f"{short}/{body['metadata']['name']}" if method == "POST" else short
         self.did.append(f"{method} {name}")
         if error := self.refuse.get(f"{method} {name}"):
             raise error
+        if method == "POST" and "sepc" in body and (params or {}).get("fieldValidation") == "Strict":
+            raise ApiError(400, "BadRequest", MISSPELT)
         self.version += 1
         if "podgroups" in path:
             self.group["metadata"]["resourceVersion"] = str(self.version)
@@ -225,6 +230,14 @@ async def test_what_cannot_be_made_keeps_the_pods_away_and_is_said_until_it_is_m
     await rig.work()
     assert "pods/pg-w-0" in rig.server.objects
     assert rig.stalled()[0] == "False"
+
+
+async def test_an_object_with_a_field_that_its_kind_does_not_have_is_refused_with_the_servers_words() -> None:
+    rig = Rig({**WEB, "sepc": {"clusterIP": "None"}})
+    rig.see(enqueued=True)
+    assert await rig.work() == ["POST services/pg-web", "PATCH podgroups/pg/status"]
+    assert rig.stalled() == ("True", "ObjectRefused", f"Service pg-web: {MISSPELT}")
+    assert rig.server.objects == {}
 
 
 async def test_what_the_server_refuses_is_tried_again_after_a_while_and_other_errors_at_once() -> None:
