@@ -13,6 +13,7 @@ from kbatch.model.ages import Ages
 from kbatch.model.annotations import expected_said
 from kbatch.model.finished import finished_of, without_pods
 from kbatch.model.journal import Journal
+from kbatch.model.made_for import made_for
 from kbatch.model.makers import Template, ToCome, of_roles
 from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task, counted
@@ -149,8 +150,10 @@ class Job:
 
     @property
     def ends(self) -> bool:
-        """Whether the group has a lifetime."""
-        return self.group is not None and self.group.spec.lifetime_seconds is not None
+        """Whether the group has a lifetime, or is gone and takes its pods with it."""
+        if self.group is None:
+            return not self.shadow and bool(self.tasks) and all(made_for(task.pod) for task in self.tasks.values())
+        return self.group.spec.lifetime_seconds is not None
 
     @property
     def charged(self) -> int:

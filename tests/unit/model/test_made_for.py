@@ -102,3 +102,25 @@ def test_a_pod_that_lost_its_controller_is_a_member() -> None:
     model = world(queue(), node("n", "8"), named("new"), made("a", "old"))
     model.apply(Upsert(pod("a", of="j", on="n")))
     assert members(model) == {"ns/j": ["ns/a"]}
+
+
+def test_what_goes_with_its_group_does_not_stay_for_ever() -> None:
+    """Where a group with a lifetime is deleted, its pods go a moment later: they do not count as endless meanwhile.
+    Pods that nobody takes away do, and so do those of a group without a lifetime while it stands.
+    """
+    held = {"cpu": 2000}
+    model = world(
+        queue("q"), node("n", "8"), named("u", queue="q", lifetime_seconds=60), made("a", "u"), made("b", "u")
+    )
+    assert {"cpu": model.queues["q"].ending["cpu"]} == held
+    model.apply(Delete(PodGroup, "ns", "j"))
+    model.validate()
+    where = model.jobs["ns/j"].queue
+    assert {"cpu": model.queues[where].ending["cpu"]} == held
+    model.apply(Upsert(pod("a", of="j", on="n")))
+    model.validate()
+    assert not model.queues[where].ending.get("cpu")
+    model.apply(Upsert(named("u", queue="q")))
+    model.apply(Upsert(made("a", "u")))
+    model.validate()
+    assert not model.queues["q"].ending.get("cpu")
