@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kbatch.api import conditions
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import EstimatedStart, Pod, PodGroup
+from kbatch.api.reasons import ResourceClaimsUnsupported
+from kbatch.cli.events import newest
 from kbatch.cli.held import is_held, told, why_no_group, why_not_held
 from kbatch.cli.leader import unseen_since
 from kbatch.cli.permitted import if_readable
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
 
 USUAL_NAME: Final = "kube-batch"
 """spec.schedulerName of the pods that kbatch schedules, where the installation does not set another."""
+
+_SCHEDULER: Final = "kbatch-scheduler"
+"""The reporter of the Events of kbatch's scheduler."""
+_WRITTEN_ANEW: Final = frozenset({"Unschedulable", "SchedulingGated", ResourceClaimsUnsupported.code})
+"""Reasons of the condition PodScheduled that hold as long as they stand. Where one of the others follows another, the
+scheduler leaves the condition as it is, and writes an Event.
+"""
 
 
 class NotThereError(Exception):
@@ -175,7 +184,7 @@ async def gather(client: Api, namespace: str, name: str) -> Explanation:
         group = await _get(client, PODGROUPS, namespace, named)
         if group is not None:
             return await _explain_group(client, group)
-    return _explain_pod(pod, named)
+    return await _explain_pod(client, pod, named)
 
 
 async def _explain_job(client: Api, namespace: str, name: str) -> Explanation:
@@ -274,7 +283,7 @@ def _broken(group: PodGroup) -> str:
     return left + ("runs on" if seconds is None else f"goes {seconds} s after that began (minimumLostSeconds)")
 
 
-def _explain_pod(pod: Pod, named: str | None) -> Explanation:
+async def _explain_pod(client: Api, pod: Pod, named: str | None) -> Explanation:
     subject = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
     told = next((each for each in pod.status.conditions or () if each.type == "PodScheduled"), None)
     reason = message = since = ""
@@ -283,12 +292,23 @@ def _explain_pod(pod: Pod, named: str | None) -> Explanation:
     elif named:
         verdict = "it waits"
         reason, message = "PodGroupNotFound", f"it names PodGroup {named}, which does not exist; create it"
-    elif told is not None and told.status == "False":
-        verdict, reason, message = "it waits", told.reason, told.message
-        since = told.last_transition_time or ""
     else:
+        said = None
+        if told is not None and told.status == "False":
+            said, since = (told.reason, told.message), told.last_transition_time or ""
+        if said is None or said[0] not in _WRITTEN_ANEW:
+            said = await newest(client, "Pod", pod.metadata, _says_why) or said
+        if said is not None:
+            return Explanation(subject, None, None, {}, (), "it waits", *said, since)
         verdict = f"no scheduler has spoken of it yet; its schedulerName is {pod.spec.scheduler_name or 'not set'}"
     return Explanation(subject, None, None, {}, (), verdict, reason, message, since)
+
+
+def _says_why(event: dict[str, Any]) -> bool:
+    """Whether an Event on a pod says why kbatch's scheduler has not placed it."""
+    return event.get("reportingComponent") == _SCHEDULER and (
+        event.get("action") in {"Scheduling", "Reading"} or event.get("reason") == "BindFailed"
+    )
 
 
 async def _get(client: Api, kind: Kind[Any], namespace: str | None, name: str) -> Any:

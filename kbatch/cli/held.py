@@ -10,6 +10,7 @@ import msgspec
 from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job
 from kbatch.api.reasons import PodGroupNotFound
+from kbatch.cli.events import newest
 from kbatch.cli.permitted import if_readable
 from kbatch.kube.client import Api
 from kbatch.kube.kinds import JOBS, key_of
@@ -73,28 +74,7 @@ def why_not_held(job: Job) -> str:
 
 async def told(client: Api, job: Job) -> tuple[str, str] | None:
     """Reason and message of the newest Event about why no PodGroup stands for the Job; None where none can be read."""
-    metadata = job.metadata
-    selector = f"involvedObject.kind=Job,involvedObject.name={metadata.name}"
-    path = f"/api/v1/namespaces/{metadata.namespace}/events"
-    answer = await if_readable(client.request("GET", path, params={"fieldSelector": selector}))
-    if answer is None:
-        return None
-    found = [
-        event
-        for event in msgspec.json.decode(answer)["items"]
-        if event.get("reason") in _TROUBLES and (event.get("involvedObject") or {}).get("uid") == metadata.uid
-    ]
-    if not found:
-        return None
-    newest = max(found, key=_last)
-    return newest["reason"], newest.get("message") or ""
-
-
-def _last(event: dict[str, Any]) -> str:
-    """When it was told last (RFC 3339)."""
-    series = event.get("series") or {}
-    said = (series.get("lastObservedTime"), event.get("eventTime"), event.get("lastTimestamp"))
-    return max(str(time or "") for time in said)
+    return await newest(client, "Job", job.metadata, lambda event: event.get("reason") in _TROUBLES)
 
 
 async def plain_manifests(client: Api, jobs: Iterable[Job]) -> list[dict[str, Any]]:

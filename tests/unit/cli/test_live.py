@@ -372,6 +372,52 @@ def test_explain_what_else_there_is(ask: Any, name: str, said: str) -> None:
     assert result.stdout.startswith(said)
 
 
+def event(pod_uid: str, reason: str, at: str, **more: Any) -> dict[str, Any]:
+    return {
+        "involvedObject": {"kind": "Pod", "uid": pod_uid},
+        "reportingComponent": "kbatch-scheduler",
+        "action": "Scheduling",
+        "reason": reason,
+        "message": f"for {reason}",
+        "eventTime": f"2026-01-01T00:00:{at}.000000Z",
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("", "QueueCapabilityExceeded"),
+        ("QueueClosed", "QueueCapabilityExceeded"),  # is written anew only for what is Unschedulable, or was
+        ("Unschedulable", "Unschedulable"),
+        ("ResourceClaimsUnsupported", "ResourceClaimsUnsupported"),
+    ],
+)
+def test_explain_a_pod_by_the_events_of_the_scheduler(
+    ask: Any, server: ThreadingHTTPServer, condition: str, said: str
+) -> None:
+    answers: dict[str, Any] = server.answers  # type: ignore[attr-defined]
+    one = pod("plain", group="")
+    one["metadata"]["uid"] = "u"
+    if condition:
+        told = {"type": "PodScheduled", "status": "False", "reason": condition, "message": f"for {condition}"}
+        one["status"]["conditions"] = [told]
+    answers["/api/v1/namespaces/team/pods/plain"] = one
+    answers["/api/v1/namespaces/team/events"] = {
+        "items": [
+            event("u", "QueueClosed", "01"),
+            event("u", "QueueCapabilityExceeded", "02"),
+            event("another", "QueueNotFound", "03"),
+            event("u", "FailedScheduling", "03", reportingComponent="default-scheduler"),
+            event("u", "Evicted", "03", action="Evicting"),
+        ]
+    }
+    shown = ask("explain", "team/plain").stdout
+    assert shown.splitlines() == ["Pod team/plain: it waits", f"  reason   {said}", f"           for {said}"]
+    answers["/api/v1/namespaces/team/events"] = FORBIDDEN
+    assert ("no scheduler has spoken of it yet" in ask("explain", "team/plain").stdout) is (not condition)
+
+
 @pytest.mark.parametrize(
     ("seconds", "becomes"), [(None, "runs on"), (60, "goes 60 s after that began (minimumLostSeconds)")]
 )
