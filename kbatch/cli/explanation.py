@@ -44,12 +44,13 @@ class NotThereError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RoleRow:
-    """A role: its minimum, its maximum if it has one, and how many of its pods have a node."""
+    """A role: its minimum, its maximum if it has one, how many of its pods are on a node, how many have succeeded."""
 
     name: str
     least: int
     most: int | None
     placed: int
+    succeeded: int
 
     @property
     def bounds(self) -> str:
@@ -58,7 +59,13 @@ class RoleRow:
 
     def json(self) -> dict[str, Any]:
         """As one object of the output."""
-        return {"name": self.name, "minMember": self.least, "maxMember": self.most, "placed": self.placed}
+        return {
+            "name": self.name,
+            "minMember": self.least,
+            "maxMember": self.most,
+            "placed": self.placed,
+            "succeeded": self.succeeded,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class Explanation:
         verdict: one line: whether it waits.
         reason, message: why, and what would help.
         stalled: reason and message of what keeps the operator from making its pods or objects; None for nothing.
-        broken: what becomes of it, where it has run and lost members; empty for any other.
+        broken: what becomes of it, where it runs and has lost members; empty for any other.
         avoids: the nodes that it avoids, as too many of its pods failed there.
         stands: where it stands in the network, and then each of its roles, if it asks to stand close together.
         unseen: since when (RFC 3339) no scheduler of kbatch has renewed its Lease; empty while one does, or if that is
@@ -147,7 +154,8 @@ class Explanation:
         for each in self.elsewhere:
             yield f"           {each}"
         for role in self.roles:
-            yield f"  role     {role.name}: {role.placed} of {role.bounds} placed"
+            ended = f", {role.succeeded} succeeded" if role.succeeded else ""
+            yield f"  role     {role.name}: {role.placed} of {role.bounds} placed{ended}"
         for stand in self.stands:
             pods = f"role {stand.role}" if stand.role else "all pods"
             place = "the cluster" if stand.level == "cluster" else f"{stand.level} {stand.domain}"
@@ -242,7 +250,13 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         queue=None if queue is None else queue_row(queue),
         members=dict(sorted(Counter(_phase(pod) for pod in pods).items())),
         roles=tuple(
-            RoleRow(role.name, role.min_member, role.max_member, sum(_holds(pod, role.name) for pod in pods))
+            RoleRow(
+                role.name,
+                role.min_member,
+                role.max_member,
+                placed=sum(_is_of(pod, role.name) and _holds(pod) for pod in pods),
+                succeeded=sum(_is_of(pod, role.name) and pod.status.phase == "Succeeded" for pod in pods),
+            )
             for role in group.spec.sub_groups or ()
         ),
         verdict=verdict,
@@ -250,7 +264,7 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         message=row.message if row.waits or row.over else "",
         since=(condition.last_transition_time or "") if condition is not None and row.waits else "",
         stalled=(stalled.reason, stalled.message) if stalled is not None and stalled.status == "True" else None,
-        broken=_broken(group),
+        broken="" if row.over else _broken(group),
         avoids=tuple(sorted(avoided(group.status.node_failures or (), group.spec.bad_node_limit))),
         hidden=hidden,
         elsewhere=tuple(_of_other_schedulers(pods)) if row.reason == "NotEnoughTasks" else (),
@@ -364,11 +378,16 @@ def _phase(pod: Pod) -> str:
     return pod.status.phase or "Pending"
 
 
-def _holds(pod: Pod, role: str) -> bool:
+def _is_of(pod: Pod, role: str) -> bool:
+    return (pod.metadata.labels or {}).get(SUB_GROUP_LABEL) == role
+
+
+def _holds(pod: Pod) -> bool:
+    """Whether it holds a place on a node: it has neither ended nor is it about to."""
     return (
-        (pod.metadata.labels or {}).get(SUB_GROUP_LABEL) == role
-        and bool(pod.spec.node_name)
+        bool(pod.spec.node_name)
         and pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in {"Succeeded", "Failed"}
     )
 
 

@@ -255,8 +255,8 @@ def test_explain_a_group_that_waits(ask: Any) -> None:
     )
     assert found["members"] == {"Pending": 1, "Pending (gated)": 1, "Running": 1}
     assert found["roles"] == [
-        {"name": "worker", "minMember": 2, "maxMember": None, "placed": 1},
-        {"name": "extra", "minMember": 0, "maxMember": 4, "placed": 0},
+        {"name": "worker", "minMember": 2, "maxMember": None, "placed": 1, "succeeded": 0},
+        {"name": "extra", "minMember": 0, "maxMember": 4, "placed": 0, "succeeded": 0},
     ]
     assert ask("explain", "team/big").stdout.splitlines() == [
         "PodGroup team/big: it waits (InQueue) since 2026-01-01T00:00:05Z",
@@ -438,6 +438,39 @@ def test_explain_a_gang_that_is_broken(
     found = json.loads(ask("explain", "team/torn", "-o", "json").stdout)
     assert found["broken"].endswith(becomes)
     assert found["avoids"] == ["n2"]
+
+
+def test_explain_counts_pods_that_have_ended_as_ended(ask: Any, server: ThreadingHTTPServer) -> None:
+    answers: dict[str, Any] = server.answers  # type: ignore[attr-defined]
+    members = [pod(f"torn-{index}", node="n1", role="w", group="torn") for index in range(4)]
+    members[2]["status"]["phase"], members[3]["status"]["phase"] = "Failed", "Succeeded"
+    group = {
+        "metadata": {"name": "torn", "namespace": "team"},
+        "spec": {"minMember": 3, "queue": "research", "subGroups": [{"name": "w", "minMember": 3}]},
+        "status": {"phase": "Running"},
+    }
+    answers[f"{ROOT}/namespaces/team/podgroups/torn"] = group
+    answers["/api/v1/namespaces/team/pods"] = a_list(members)
+    assert "  role     w: 2 of at least 3 placed, 1 succeeded" in ask("explain", "team/torn").stdout.splitlines()
+    (role,) = json.loads(ask("explain", "team/torn", "-o", "json").stdout)["roles"]
+    assert (role["placed"], role["succeeded"]) == (2, 1)
+    answers["/api/v1/namespaces/team/pods"] = a_list(members[:3])
+    assert "  role     w: 2 of at least 3 placed" in ask("explain", "team/torn").stdout.splitlines()
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Completed"])
+def test_explain_of_a_group_that_is_over_says_nothing_of_what_is_left(
+    ask: Any, server: ThreadingHTTPServer, phase: str
+) -> None:
+    lost = {"type": "Enqueued", "status": "True", "reason": "MembersLost"}
+    over = {
+        "metadata": {"name": "torn", "namespace": "team"},
+        "spec": {"minMember": 3, "queue": "research"},
+        "status": {"phase": phase, "conditions": [lost]},
+    }
+    server.answers[f"{ROOT}/namespaces/team/podgroups/torn"] = over  # type: ignore[attr-defined]
+    found = json.loads(ask("explain", "team/torn", "-o", "json").stdout)
+    assert (found["verdict"], found["broken"]) == (f"it is over ({phase})", None)
 
 
 @pytest.mark.usefixtures("server")
