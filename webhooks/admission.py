@@ -25,6 +25,7 @@ from kbatch.kube.client import Api
 from kbatch.kube.errors import KubeError
 from kbatch.kube.kinds import JOBS, RESOURCEQUOTAS, key_of
 from kbatch.kube.lists import list_all
+from kbatch.model import template_check
 from kbatch.model.minresources import from_owner
 from kbatch.model.phase import OVER
 from kbatch.model.quota import Ask
@@ -141,9 +142,9 @@ class Admission:
 
         def look() -> str | None:
             budget = rendering_budget()
-            error = podgroups.template_error(new, group=group, namespace=namespace, budget=budget)
+            error = template_check.template_error(new, group=group, namespace=namespace, budget=budget)
             if error is None and objects:
-                error = podgroups.object_error(spec, group=group, namespace=namespace, budget=budget)
+                error = template_check.object_error(spec, group=group, namespace=namespace, budget=budget)
             return error
 
         if podgroups.are_plain(new, objects):
@@ -215,7 +216,7 @@ class Admission:
                 return {}  # the API server refuses it
             # The ledger needs to know the name; the API server makes one only after admission.
             name = noted["name"] = jobs.generated_name(metadata.generate_name)
-        if not podgroups.may_exist(name):
+        if not template_check.may_exist(name):
             return {}  # the API server refuses it
         await self._admit(metadata.namespace, Claim(name, asked, token), review)
         return {"metadata": noted}

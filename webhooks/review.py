@@ -18,6 +18,7 @@ import msgspec
 
 from kbatch.api.names import GROUP, VERSION
 from kbatch.api.objects import Job, Metadata, Pod, PodGroupSpec
+from kbatch.api.places import place_of
 
 USED_PART: Final = 0.7
 """Of the time that the API server waits; the rest is for the way there and back."""
@@ -203,12 +204,6 @@ def _read(
         place, what = place_of(error)
         raise MalformedReviewError(f"{what} - at `$.request.{name}{place}`") from error
     return None, unreadable
-
-
-def place_of(error: msgspec.ValidationError) -> tuple[str, str]:
-    """The field that an error is about, such as `.spec.queue` (empty: all of it), and what is wrong with it."""
-    what, _, place = str(error).partition(" - at `$")
-    return place.removesuffix("`"), what
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from kbatch.simulator.validation import (
     check_object,
     check_pod_spec,
     check_resources,
+    check_templates,
 )
 
 _MOST_FAULTS: Final = 20
@@ -372,6 +373,7 @@ def _check_by_model(obj: PodGroup | Queue, content: dict[str, Any]) -> None:
         roles.add(role.name)
         if role.max_member is not None and role.max_member < role.min_member:
             raise FieldError(f"{at}.maxMember", f"maxMember {role.max_member} is below minMember {role.min_member}")
+    check_templates(obj)
 
 
 def _path(parts: Sequence[str | int]) -> str:

@@ -20,6 +20,7 @@ from kbatch.api.objects import (
     NodeSelectorTerm,
     PodAffinity,
     PodDisruptionBudget,
+    PodGroup,
     PodSpec,
     PriorityClass,
     RawResources,
@@ -27,6 +28,8 @@ from kbatch.api.objects import (
     ResourceQuota,
     ResourceRequirements,
 )
+from kbatch.model.template_budget import Budget
+from kbatch.model.template_check import template_error
 from kbatch.resources import QuantityError, parse_quantity
 from kbatch.simulator.errors import FieldError
 
@@ -90,6 +93,15 @@ def check_object(obj: AnyObject) -> None:
             _check_budget(obj)
         case _:
             pass
+
+
+def check_templates(group: PodGroup) -> None:
+    """Pods can be made of the templates of the group's roles, as the webhook finds out."""
+    roles = {place: role for place, role in enumerate(group.spec.sub_groups or ()) if role.template is not None}
+    error = template_error(roles, group=group.metadata.name, namespace=group.metadata.namespace, budget=Budget())
+    if error is not None:
+        field, _, what = error.partition(": ")
+        raise FieldError(field, what)
 
 
 def check_node(node: Node) -> None:

@@ -266,7 +266,9 @@ def test_an_annotation_of_the_simulation_that_it_does_not_know_is_refused() -> N
 def test_more_pods_than_a_machine_can_hold_are_refused(text: str, field: str) -> None:
     with pytest.raises(InputError, match=rf"{field}: with these the input would make more than 1000000 pods"):
         load(text + ", template: {metadata: {}, spec: {containers: []}}}}")
-    roles = ", ".join(f"{{name: {name}, maxMember: 600000, template: {{spec: {{containers: []}}}}}}" for name in "ab")
+    roles = ", ".join(
+        f"{{name: {name}, maxMember: 600000, template: {{spec: {{containers: [{{name: c}}]}}}}}}" for name in "ab"
+    )
     with pytest.raises(InputError, match=r"spec.subGroups: with these the input would make more than 1000000 pods"):
         load(group(f"subGroups: [{roles}]"))
     taken = "{apiVersion: batch/v1, kind: Job, metadata: {name: k}, spec: {parallelism: 3, completions: 2000000000"

@@ -101,3 +101,39 @@ def test_numbers_to_base_60_are_text_as_they_are_to_kubectl() -> None:
     text = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 1:30}}}"
     with pytest.raises(InputError, match=r"status\.allocatable\.cpu: .*'1:30'"):
         load(text)
+
+
+def templated(**spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"creationTimestamp": None}, "spec": spec}
+    return {
+        "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 1, "subGroups": [{"name": "w", "minMember": 1, "template": template}]},
+    }
+
+
+def asking(cpu: Any) -> dict[str, Any]:
+    return templated(containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (asking("abc"), "spec.containers: its resources cannot be read: quantity 'abc': not a Kubernetes quantity"),
+        (asking("-1"), "spec.containers: its resources cannot be read: quantity '-1': negative"),
+        (asking("1e30"), "spec.containers: its resources cannot be read: quantity '1e30': larger than"),
+        (templated(container=[{"name": "c"}]), "spec.containers: a pod has at least one container"),
+        (templated(containers=[{"name": "c", "args": ["{{ nobody }}"]}]), "spec.containers[0].args[0]: "),
+    ],
+)
+def test_a_template_that_the_webhook_refuses_is_refused_in_its_words(document: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(yaml.safe_dump(document))
+    assert f"spec.subGroups[0].template.{said}" in str(caught.value)
+    assert caught.value.faults[0].field.startswith("spec.subGroups[0].template.spec.containers")
+
+
+def test_a_template_that_the_webhook_takes_is_taken() -> None:
+    load(yaml.safe_dump(asking("1")))
+    load(yaml.safe_dump(templated(containers=[{"name": "c", "args": ["{{ index }}"]}])))

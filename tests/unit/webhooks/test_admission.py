@@ -22,12 +22,13 @@ from kbatch.api.names import ADMITTED_ANNOTATION
 from kbatch.api.objects import Pod, PodGroup
 from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch
+from kbatch.model import template_check
 from kbatch.model.events import Delete, Upsert
 from kbatch.process.kopf_host import operator_settings
 from tests.unit.webhooks.build import group, quota
 from tests.unit.webhooks.spoil import spoil
 from tests.unit.webhooks.test_podgroups import SIGNS
-from webhooks import admission, jobs, podgroups
+from webhooks import admission, jobs
 from webhooks.admission import GATE, OFF, REJECT, Admission, RefusedError, Rules
 from webhooks.cluster_view import ClusterView
 from webhooks.commits import Ledgers
@@ -386,8 +387,8 @@ class _Threads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[int] = []
-        self._look = podgroups.template_error
-        monkeypatch.setattr(podgroups, "template_error", self._noted)
+        self._look = template_check.template_error
+        monkeypatch.setattr(template_check, "template_error", self._noted)
 
     def _noted(self, *given: Any, **named: Any) -> str | None:
         self.seen.append(threading.get_ident())

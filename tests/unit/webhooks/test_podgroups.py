@@ -9,6 +9,7 @@ import pytest
 
 from kbatch.api.objects import OwnerReference, PodGroupSpec
 from kbatch.model.template_budget import MOST_STEPS, MOST_STEPS_TOGETHER, Budget
+from kbatch.model.template_check import object_error, template_error
 from tests.unit.webhooks.build import cores, quota
 from webhooks.podgroups import (
     MOST_AT_ONCE,
@@ -17,9 +18,7 @@ from webhooks.podgroups import (
     grows,
     new_objects,
     new_templates,
-    object_error,
     owning_job,
-    template_error,
     too_large,
 )
 
