@@ -15,7 +15,7 @@ from kbatch.cli.permitted import if_readable
 from kbatch.kube.client import Api
 from kbatch.kube.kinds import JOBS, key_of
 from kbatch.kube.lists import list_all
-from kbatch.model.jobs_release import HELD, ended, named_group, names_queue, passed_by
+from kbatch.model.jobs_release import HELD, ended, members, named_group, names_queue, passed_by, suspended_by_user
 
 _TROUBLES: Final = frozenset({"PodGroupNotFound", "PodGroupRefused", "PodGroupNameTaken", "RequestUnreadable"})
 """Reasons of the Events that the podgroup operator writes on a Job of which no PodGroup comes to stand."""
@@ -54,7 +54,10 @@ def group_key(job: Job) -> str:
 
 def why_no_group(job: Job) -> tuple[str, str]:
     """Reason and message for a held Job without a PodGroup, from the Job alone."""
-    if names_queue(job) and named_group(job) in (None, job.metadata.name):
+    if _has_own_group(job):
+        if not members(job):
+            nothing = "parallelism is" if job.spec.parallelism == 0 else "completions are"
+            return "NoPodGroup", f"no PodGroup is made for it: its {nothing} 0"
         return "NoPodGroup", "no PodGroup could be made for it yet; its Events say why"
     reason = PodGroupNotFound(group_key(job))
     return reason.code, reason.message
@@ -65,6 +68,10 @@ def why_not_held(job: Job) -> str:
     if passed_by(job):
         return "it bypassed the queue that it names: no webhook answered when it was created; create it again"
     if named := named_group(job):
+        if suspended_by_user(job):
+            if _has_own_group(job):
+                return "its user has suspended it; its PodGroup is made once its user resumes it"
+            return f"its user has suspended it; its pods name PodGroup {named}, which does not exist"
         return f"kbatch does not hold it; its pods name PodGroup {named}, which does not exist"
     return (
         f"kbatch does not hold it: its pods name no PodGroup (annotation {GROUP_NAME_ANNOTATION}), "
@@ -72,8 +79,17 @@ def why_not_held(job: Job) -> str:
     )
 
 
+def _has_own_group(job: Job) -> bool:
+    """Whether its PodGroup is one that kbatch makes for it."""
+    return names_queue(job) and named_group(job) in (None, job.metadata.name)
+
+
 async def told(client: Api, job: Job) -> tuple[str, str] | None:
-    """Reason and message of the newest Event about why no PodGroup stands for the Job; None where none can be read."""
+    """Reason and message of the newest Event about why no PodGroup stands for the Job; None where none can be read, or
+    none is to stand for it, as it is to have no pods.
+    """
+    if not members(job):
+        return None
     return await newest(client, "Job", job.metadata, lambda event: event.get("reason") in _TROUBLES)
 
 

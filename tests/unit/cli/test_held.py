@@ -99,6 +99,16 @@ def test_explain_a_job_by_its_events(server: ThreadingHTTPServer, ask: Any) -> N
     [
         (job("j", group="big"), "PodGroup team/big: it waits (InQueue)"),
         (job("j", group="nowhere", mark=""), "its pods name PodGroup nowhere, which does not exist"),
+        (job("j", group="j", queue="research", parallelism=0), "no PodGroup is made for it: its parallelism is 0"),
+        (job("j", group="j", queue="research", completions=0), "no PodGroup is made for it: its completions are 0"),
+        (
+            job("j", group="j", queue="research", mark="", suspend=True),
+            "Job team/j: its user has suspended it; its PodGroup is made once its user resumes it",
+        ),
+        (
+            job("j", group="nowhere", mark="false", suspend=True),
+            "its user has suspended it; its pods name PodGroup nowhere, which does not exist",
+        ),
         (job("j", mark=""), "its pods name no PodGroup (annotation scheduling.k8s.io/group-name)"),
     ],
 )
