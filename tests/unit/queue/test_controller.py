@@ -23,7 +23,7 @@ from kbatch.model.events import Delete, Event, Upsert
 from operators.queue import FIELD_MANAGER
 from operators.queue import controller as controlling
 from operators.queue.controller import Controller
-from operators.queue.status import MOST_RESOURCES
+from operators.queue.status import MOST_RESOURCES, reports
 from tests.unit.engine import worlds
 from tests.unit.queue.test_status import group, node, queue
 
@@ -156,7 +156,6 @@ async def test_a_round_that_raises_is_said_and_tried_again(
 ) -> None:
     monkeypatch.setattr(controlling, "GAP_SECONDS", 0.01)
     failures = [ValueError("Exceeds the limit")] * 3
-    reports = controlling.reports
 
     def failing(*given: Any) -> Any:
         if failures:

@@ -293,12 +293,10 @@ def test_templates_are_rendered_for_each_member(simulate: Simulate) -> None:
     assert {key: pod["node"] for key, pod in outcome.pods.items()} == {"default/a-w-0": "n1", "default/a-w-1": "n0"}
 
 
-def test_a_template_of_which_no_pod_can_be_made_is_warned_of(simulate: Simulate) -> None:
+def test_a_template_of_which_no_pod_can_be_made_is_refused(simulate: Simulate) -> None:
     roles = [{"name": "w", "minMember": 2, "template": template(nodeSelector={"rank": "{{ rank }}"})}]
-    outcome = simulate(text(node(), group("a", 2, {"subGroups": roles, "minResources": {"cpu": "2"}})), CONF)
-    assert outcome.pods == {}
-    assert len(outcome.warnings) == 1
-    assert "PodGroup default/a: no pods are made: the template of role w: spec.nodeSelector.rank" in outcome.warnings[0]
+    with pytest.raises(InputError, match=r"document 2: spec.subGroups\[0\].template.spec.nodeSelector.rank: 'rank' is"):
+        simulate(text(node(), group("a", 2, {"subGroups": roles, "minResources": {"cpu": "2"}})), CONF)
 
 
 def test_what_was_made_for_a_group_that_is_sent_back_is_made_again(simulate: Simulate) -> None:
