@@ -46,8 +46,9 @@ _NAMED_PODS: Final = 8
 """So many pods are named in an Event of a group."""
 
 _GONE: Final = frozenset({404, 422})
-_WRITTEN, _POD_GONE, _FAILED = "written", "pod gone", "failed"
 """What the server says to a write for a pod that is gone, or replaced by another one of its name."""
+_WRITTEN, _POD_GONE, _FAILED = "written", "pod gone", "failed"
+"""What came of writing a nomination."""
 
 
 class Plans:

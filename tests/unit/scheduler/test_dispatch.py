@@ -334,6 +334,12 @@ async def test_a_plan_nominates_then_evicts_then_binds() -> None:
         assert cache.model.tasks["ns/v"].terminating, "a victim that was gone already needs no eviction"
 
 
+def for_two() -> Transaction:
+    """A plan that evicts `v` and nominates `a` and `b` to its node."""
+    nominations = tuple(Nomination(f"ns/{name}", f"uid-{name}", "n") for name in "ab")
+    return msgspec.structs.replace(plan("v"), nominations=nominations)
+
+
 async def test_a_nomination_that_could_not_be_written_does_not_count() -> None:
     api, cache = FakeApi(), cache_with(node("n"), pod("a"))
     api.on("PATCH", "/status", ApiError(422, "Invalid", "uid"))
@@ -348,9 +354,8 @@ async def test_nobody_is_evicted_for_room_that_nobody_is_nominated_to() -> None:
     api, cache = FakeApi(), cache_with(node("n"), node("m"), pod("v", node="n"), pod("a"), pod("b"))
     api.on("PATCH", "/pods/b/status", lost(), {})
     cache.nominate("ns/a", "uid-a", "m")
-    nominations = tuple(Nomination(f"ns/{name}", f"uid-{name}", "n") for name in "ab")
     async with dispatching(api, cache) as dispatcher:
-        assert dispatcher.submit(msgspec.structs.replace(plan("v"), nominations=nominations))
+        assert dispatcher.submit(for_two())
         await until(lambda: dispatcher.in_flight == 0)
         assert [call.body["deleteOptions"].get("dryRun") for call in api.made("POST", "/eviction")] == [["All"]]
         assert not cache.model.tasks["ns/v"].terminating
@@ -364,9 +369,8 @@ async def test_nobody_is_evicted_for_room_that_nobody_is_nominated_to() -> None:
 async def test_who_is_gone_needs_no_nomination() -> None:
     api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("a"), pod("b"))
     api.on("PATCH", "/pods/b/status", ApiError(404, "NotFound"))
-    nominations = tuple(Nomination(f"ns/{name}", f"uid-{name}", "n") for name in "ab")
     async with dispatching(api, cache) as dispatcher:
-        assert dispatcher.submit(msgspec.structs.replace(plan("v"), nominations=nominations))
+        assert dispatcher.submit(for_two())
         await until(lambda: dispatcher.in_flight == 0)
         assert len(api.made("POST", "/eviction")) == 2
         assert cache.model.tasks["ns/v"].terminating
@@ -376,9 +380,8 @@ async def test_nobody_is_evicted_where_all_turn_out_to_be_gone_for_whom_it_is() 
     api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("a"), pod("b"))
     for name in "ab":
         api.on("PATCH", f"/pods/{name}/status", ApiError(404, "NotFound"))
-    nominations = tuple(Nomination(f"ns/{name}", f"uid-{name}", "n") for name in "ab")
     async with dispatching(api, cache) as dispatcher:
-        assert dispatcher.submit(msgspec.structs.replace(plan("v"), nominations=nominations))
+        assert dispatcher.submit(for_two())
         await until(lambda: dispatcher.in_flight == 0)
         assert [call.body["deleteOptions"].get("dryRun") for call in api.made("POST", "/eviction")] == [["All"]]
         assert not cache.model.tasks["ns/v"].terminating
