@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutation.mutant import Mutant
 
 _ROOM: Final = "kbatch/engine/preemption"
+_ALIKE: Final = "kbatch/engine/actions/alike.py"
 _BUDGETS: Final = f"{_ROOM}/budgets.py"
 _CANDIDATES: Final = f"{_ROOM}/candidates.py"
 _POOL: Final = f"{_ROOM}/candidate_pool.py"
@@ -100,7 +101,7 @@ MUTANTS: Final = (
     # --- disruption budgets -------------------------------------------------------------------------------------------
     Mutant(
         "budget-off-by-one", _BUDGETS,
-        "count <= self._left[key]", "count <= self._left[key] + 1",
+        "count > self._left[key]", "count > self._left[key] + 1",
         "one pod more is evicted than the budget allows",
     ),
     Mutant(
@@ -162,7 +163,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the-young-may-go", _POOL,
-        "job.key == own or consent.too_young(job)", "job.key == own",
+        "if consent.too_young(job):", "if False and consent.too_young(job):",
         "a group is evicted within its minRuntimeSeconds",
     ),
     Mutant(
@@ -173,9 +174,18 @@ MUTANTS: Final = (
     # --- consent ------------------------------------------------------------------------------------------------------
     Mutant(
         "any-guard-is-enough", _CONSENT,
-        "if not all(guard.allow(unit) for guard in self.guards):",
-        "if not any(guard.allow(unit) for guard in self.guards):",
+        "for guard in self.guards if not guard.allow(unit)", "for guard in self.guards[:1] if not guard.allow(unit)",
         "a victim whose eviction was refused is chosen again, since its budget allows it",
+    ),
+    Mutant(
+        "told-of-who-would-not-go", _CONSENT,
+        "if allowed and (tier is not None or", "if True or (tier is not None or",
+        "a group is told that pods are protected which would not go for it anyway",
+    ),
+    Mutant(
+        "alike-not-told-of-protection", _ALIKE,
+        "session.note_protected(other, protected)", "pass",
+        "of groups that are alike only the first is told what protects pods",
     ),
     Mutant(
         "surplus-off-by-one", _CONSENT,

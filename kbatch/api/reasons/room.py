@@ -4,12 +4,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar, Final
 
 from kbatch.api.reasons.base import MOST_KINDS, Reason, amount, count
 
 _OF_ROOM: Final = ("insufficient ", "too many pods")
 """How the words for nodes begin (`kbatch.api.node_reasons`) that more room would change."""
+
+
+class Protector(Enum):
+    """What keeps pods from being evicted for others that may otherwise have their room. The value: its words."""
+
+    HOURLY = "evictionsPerHour of Queue"
+    BUDGET = "PodDisruptionBudget"
+    RUNTIME = "minRuntimeSeconds of PodGroup"
+    REFUSED = "refused eviction of Pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Pods stay that could make room: `by` what, of which object, and whether there are `others` of that kind."""
+
+    by: Protector
+    name: str
+    others: bool = False
+
+    @property
+    def words(self) -> str:
+        """`evictionsPerHour of Queue research and others`."""
+        return f"{self.by.value} {self.name}{' and others' if self.others else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +45,7 @@ class NotEnoughResources(Reason):
     one more pod; the others are counted by `nodes_by_reason`: pairs of a short text (`kbatch.api.node_reasons`) and a
     number of nodes. Where the group has roles, `role` is the first of which the minimum lacks pods, and the nodes are
     counted for one of these; `needed` and `placeable` count the pods of all roles. Of pods of several sizes the
-    smallest are meant in `missing` and in the count of nodes.
+    smallest are meant in `missing` and in the count of nodes. `protected`: what kept pods from being evicted for it.
     """
 
     code: ClassVar[str] = "NotEnoughResources"
@@ -35,11 +59,18 @@ class NotEnoughResources(Reason):
     fitting: int = 0
     nodes_by_reason: tuple[tuple[str, int], ...] = ()
     role: str = ""
+    protected: tuple[Protection, ...] = ()
 
     @property
     def message(self) -> str:
         return "; ".join(
-            [_placeable(self, "can be placed"), *_shortage(self), _node_histogram(self), _capacity_help(self)]
+            [
+                _placeable(self, "can be placed"),
+                *_shortage(self),
+                _node_histogram(self),
+                *_protection(self),
+                _capacity_help(self),
+            ]
         )
 
 
@@ -236,6 +267,11 @@ def _node_histogram(reason: NotEnoughResources) -> str:
         parts.append(f"{rest} for other reasons")
     listed = f": {', '.join(parts)}" if parts else ""
     return f"{reason.fitting}/{reason.nodes} nodes fit{listed}"
+
+
+def _protection(reason: NotEnoughResources) -> list[str]:
+    words = ", ".join(found.words for found in reason.protected)
+    return [f"pods that could make room are protected by {words}"] if words else []
 
 
 def _capacity_help(reason: NotEnoughResources) -> str:

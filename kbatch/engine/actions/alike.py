@@ -60,7 +60,11 @@ def pass_alike(context: CycleContext, line: Line, job: JobState, refusals: Seque
     """Take those out of the line that come next and are alike to a job that has failed: they fail, and are told the
     same.
     """
+    session = context.session
+    protected = session.protected.get(job.key, ())
     while line and judged_alike(context, line.first(), job):
-        told_alike(context.session, line.next(), job, refusals)
-        if context.session.due():
+        other = line.next()
+        told_alike(session, other, job, refusals)
+        session.note_protected(other, protected)
+        if session.due():
             yield TURN

@@ -307,7 +307,7 @@ def _take_from(
         single is not None,
     )  # fmt: skip
     goal = partial(_goal, context, queue, preemptor, single)
-    return (yield from making_room(context, _EVICTOR, mark, goal, Donors(tuple(giving)), searches))
+    return (yield from making_room(context, _EVICTOR, job, mark, goal, Donors(tuple(giving)), searches))
 
 
 def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:

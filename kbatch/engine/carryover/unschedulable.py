@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from kbatch.api.reasons import Protection
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.session.session import Session
@@ -24,6 +25,7 @@ class UnschedulableCache:
         self._session = session
         self._rankings = rankings
         self._vain: dict[object, int] = {}
+        self._protected: dict[object, tuple[Protection, ...]] = {}
         self._before = before
         self._shrinking: dict[object, int] = {}
         self._exact: dict[object, int] = {}
@@ -93,9 +95,17 @@ class UnschedulableCache:
         """Whether victims for the like of this were sought in vain since the last decision."""
         return self._vain.get(key) == self._session.commits
 
-    def note_hopeless(self, key: object) -> None:
-        """No victims help it, as things are."""
+    def note_hopeless(self, key: object, protected: tuple[Protection, ...] = ()) -> None:
+        """No victims help it, as things are; `protected`: what keeps those that could."""
         self._vain[key] = self._session.commits
+        if protected:
+            self._protected[key] = protected
+        else:
+            self._protected.pop(key, None)
+
+    def protected(self, key: object) -> tuple[Protection, ...]:
+        """What keeps the victims from being evicted that were sought for the like of this in vain."""
+        return self._protected.get(key, ())
 
     def keep(self, memo: Memo) -> None:
         """Put into the next cycle's memo what may hold then."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -112,7 +113,8 @@ def _told_alike(session: Session, job: JobState) -> object | None:
     reasons = session.reasons.get(job.key, ())
     if any(isinstance(reason, QueueOverused) for reason in reasons):
         return None  # its numbers are the job's
-    return job.queue, like, job.key in session.unfit, tuple([id(reason) for reason in reasons])
+    protected = session.protected.get(job.key, ())
+    return job.queue, like, job.key in session.unfit, tuple([id(reason) for reason in reasons]), protected
 
 
 def _estimate(context: CycleContext, job: JobState, reason: Reason | None) -> StartEstimate | None:
@@ -180,7 +182,12 @@ def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[
     if found is None and unplaced(job):
         # Nobody has refused it: others that come first took in this cycle what it was promised.
         found = yield from shortages.of(job)
-    return found if found is not None else NotEnoughTasks(job.pipelined, job.minimum)
+    if found is None:
+        return NotEnoughTasks(job.pipelined, job.minimum)
+    protected = session.protected.get(job.key)
+    if protected and type(found) is NotEnoughResources:
+        return replace(found, protected=protected)
+    return found
 
 
 def gates_of(job: JobState) -> Gated | None:

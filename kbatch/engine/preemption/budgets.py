@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kbatch.api.objects import PodDisruptionBudget
+from kbatch.api.reasons import Protector
 from kbatch.engine.plugin import Unit
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.selectors import selector_matches
@@ -25,16 +26,24 @@ class Budgets:
 
     def allow(self, unit: Unit) -> bool:
         """Whether all pods of the unit may go at once."""
+        return not self._forbidding(unit)
+
+    def protecting(self, unit: Unit) -> list[tuple[Protector, str]]:
+        """The budgets."""
+        return [(Protector.BUDGET, key) for key in self._forbidding(unit)]
+
+    def _forbidding(self, unit: Unit) -> Sequence[str]:
+        """The budgets that keep the unit; none where it may go."""
         if not self._by_namespace:
-            return True
+            return ()
         asked: dict[str, int] = {}
         for task in unit.tasks:
             keys = self._matching(task)
             if len(keys) > 1:
-                return False  # the eviction API refuses a pod that counts in several budgets, whatever they allow
+                return keys  # the eviction API refuses a pod that counts in several budgets, whatever they allow
             for key in keys:
                 asked[key] = asked.get(key, 0) + 1
-        return all(count <= self._left[key] for key, count in asked.items())
+        return [key for key, count in asked.items() if count > self._left[key]]
 
     def removed(self, task: Task, row: int) -> Callable[[], None]:
         """A pod is evicted; the answer takes that back."""

@@ -14,12 +14,13 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from kbatch.api.reasons import Protector
 from kbatch.engine.carryover.by_group import ByGroup
 from kbatch.engine.carryover.lone_pods import LonePod
 from kbatch.engine.context import CycleContext
 from kbatch.engine.cooperative import emptying
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.plugin import Preemptor
+from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.preemption.candidate_index import NEVER, CandidateIndex
 from kbatch.engine.preemption.candidate_table import CandidateTable, tabulating
 from kbatch.engine.preemption.candidates import (
@@ -190,10 +191,13 @@ class CandidatePool:
         for job, kinds in part.jobs:
             if due():
                 yield TURN
-            if job.key == own or consent.too_young(job):
+            if job.key == own:
+                continue
+            if consent.too_young(job):
+                self._note_young(preemptor, job, kinds)
                 continue
             model = job.job
-            if not model.gang or job.ready > job.minimum:
+            if _goes_by_pods(job):
                 for kind in kinds:
                     self._ask(preemptor, kind, found)
             wholly = model.gang and (model.disruption == "Whole" or consent.expired(job))
@@ -210,6 +214,18 @@ class CandidatePool:
         rank = self._consent.rank(self._ballot, preemptor, single(candidate.job, candidate.task))
         if rank is not None:
             found[kind] = rank
+
+    def _note_young(self, preemptor: Preemptor, job: JobState, kinds: Iterable[int]) -> None:
+        """Note that the group is within its minRuntimeSeconds, if pods of it, or all of them, would go but for that."""
+        units: list[Unit | None] = []
+        if _goes_by_pods(job):
+            first = [next(iter(self._kinds[kind].values()), None) for kind in kinds]
+            units += [single(job, each.task) for each in first if each is not None and each.task is not None]
+        elif job.job.disruption == "Whole" and not preemptor.intra and not preemptor.ahead:
+            units.append(whole(job))
+        for unit in units:
+            if unit is not None:
+                self._consent.note(self._ballot, preemptor, unit, ((Protector.RUNTIME, job.name),))
 
     def _part(self, name: str, jobs: Iterable[Job], record: QueueRecord | None = None) -> Generator[Turn, None, _Part]:
         """What these groups (all that hold something in the queue of the record, if there is one) could give."""
@@ -319,6 +335,11 @@ class CandidatePool:
         for known in list(self._tables)[:-_TABLES]:
             del self._tables[known]
         return found
+
+
+def _goes_by_pods(job: JobState) -> bool:
+    """Whether single pods of the group may go: it is no gang, or above its minimum."""
+    return not job.job.gang or job.ready > job.minimum
 
 
 def _only_pod(job: Job) -> bool:

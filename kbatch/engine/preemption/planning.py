@@ -34,6 +34,7 @@ from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.search import Search
 from kbatch.engine.reservation.sequence import sequence
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import shortfalls, unplaced
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
@@ -69,22 +70,26 @@ def planning(
 def making_room(
     context: CycleContext,
     evictor: Evictor,
+    job: JobState,
     mark: object,
     goal: Callable[[], Goal],
     donors: Donors,
     searches: Searches,
 ) -> Generator[Transaction | Turn, None, bool]:
-    """Carry out a plan for the goal; whether there is one. None is sought where that was in vain for the like of it (of
-    equal `mark`) since the last decision.
+    """Carry out a plan for the goal, a step of the job; whether there is one. None is sought where that was in vain for
+    the like of it (of equal `mark`) since the last decision. Where pods are protected that could make room otherwise,
+    that is noted of the job.
     """
-    if context.unschedulable.hopeless(mark):
-        return False
-    found = yield from planning(context, evictor, goal(), donors, searches)
-    if found is None:
-        context.unschedulable.note_hopeless(mark)
-        return False
-    yield from found.commit()
-    return True
+    protections = context.consent.protections
+    if not context.unschedulable.hopeless(mark):
+        protections.clear()
+        found = yield from planning(context, evictor, goal(), donors, searches)
+        if found is not None:
+            yield from found.commit()
+            return True
+        context.unschedulable.note_hopeless(mark, protections.found)
+    context.session.note_protected(job, context.unschedulable.protected(mark))
+    return False
 
 
 class _Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
+from kbatch.api.reasons import Protector
 from kbatch.engine.plugin import Unit
 from kbatch.model.refusals import Refusal
 from kbatch.model.tasks import Task
@@ -22,6 +23,10 @@ class RefusedVictims:
     def allow(self, unit: Unit) -> bool:
         """Whether none of its pods was refused: of a group that goes as a whole, one is enough to keep all."""
         return not any(task.key in self._refused for task in unit.tasks)
+
+    def protecting(self, unit: Unit) -> list[tuple[Protector, str]]:
+        """Those of its pods that were refused."""
+        return [(Protector.REFUSED, task.key) for task in unit.tasks if task.key in self._refused]
 
     def of(self, task: Task) -> Hashable:
         """Whether this pod was refused."""

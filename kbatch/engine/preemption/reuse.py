@@ -60,6 +60,7 @@ class Searches:
             if found is not None and not found.over:
                 self.pool.refresh()
                 found.again(preemptor)
+                self._context.consent.protections.merge(found.protected)
                 break
         else:
             self.first = False
@@ -67,6 +68,7 @@ class Searches:
             index = yield from pool.index(preemptor, donors)
             yield from index.preparing(task.cls for task in preemptor.tasks)
             found = Search(self._context, self._evictor, preemptor, index, among)
+            found.protected = self._context.consent.protections.found
             if only is not None:
                 return found
         self._known[own] = found

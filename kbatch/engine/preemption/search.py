@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final
 
+from kbatch.api.reasons import Protection
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Preemptor
@@ -39,6 +40,7 @@ class Search:
     Attributes:
         poll: whom the search asks, and what was taken.
         over: what was found out is true no more.
+        protected: what keeps pods from being candidates.
         coupled: pods elsewhere matter to some of the tasks.
     """
 
@@ -58,6 +60,7 @@ class Search:
         classes = {task.cls.id: task.cls for task in preemptor.tasks}
         self.coupled = any(context.rankings.coupled(cls) for cls in classes.values())
         self.over = False
+        self.protected: tuple[Protection, ...] = ()
         self._frontiers: dict[int, Frontier] = {}
         """By class of tasks: of what a node costs for one nothing follows for another."""
         self._tried: set[tuple[int, int]] = set()

@@ -126,7 +126,7 @@ def _take(
     )  # fmt: skip
     donors = Donors(only=job) if preemptor.intra else Donors((queue.record,))
     goal = partial(_goal, context, queue, preemptor, single)
-    return (yield from making_room(context, EVICTOR, mark, goal, donors, searches))
+    return (yield from making_room(context, EVICTOR, job, mark, goal, donors, searches))
 
 
 def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:

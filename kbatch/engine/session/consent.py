@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Final, Protocol
 
+from kbatch.api.reasons import Protector
 from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.session.guarding import report
+from kbatch.engine.session.protections import Protections
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.timeline import lifetime_end
@@ -29,13 +31,23 @@ class Guard(Protocol):
         """What the answer about a pod depends on, besides its job."""
         ...
 
+    def protecting(self, unit: Unit) -> Iterable[tuple[Protector, str]]:
+        """What protects a unit that may not go, each with the name of its object."""
+        ...
+
 
 class Consent:
-    """Who may be evicted in one session."""
+    """Who may be evicted in one session.
+
+    Attributes:
+        guards: what may forbid it, besides the plugins.
+        protections: who would have gone but for these, since it was emptied.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.guards: list[Guard] = []
+        self.protections = Protections()
 
     def rank(self, ballot: str, preemptor: Preemptor, unit: Unit) -> int | None:
         """How willingly the unit goes: 0 where its group has outlived its lifetime, else one more than the tier that
@@ -45,7 +57,9 @@ class Consent:
         """
         if preemptor.never or unit.job.key in self._session.failed or (preemptor.ahead and not surplus(unit)):
             return None
-        if not all(guard.allow(unit) for guard in self.guards):
+        forbidding = next((guard for guard in self.guards if not guard.allow(unit)), None)
+        if forbidding is not None:
+            self.note(ballot, preemptor, unit, forbidding.protecting(unit))
             return None
         try:
             allowed, tier = self._session.voting.ask(ballot, preemptor, unit)
@@ -63,6 +77,20 @@ class Consent:
             return rank
         place, places = self._session.gives_at(unit.job.queue)
         return (0 if self.expired(unit.job) else rank) * places + place
+
+    def note(self, ballot: str, preemptor: Preemptor, unit: Unit, protecting: Iterable[tuple[Protector, str]]) -> None:
+        """Keep what protects a unit, if that is all that keeps it from going for the preemptor."""
+        new = [each for each in protecting if not self.protections.has(*each)]
+        if not new:
+            return
+        try:
+            allowed, tier = self._session.voting.ask(ballot, preemptor, unit)
+        except Exception as error:  # noqa: BLE001 -- as in `rank`
+            report(self._session, preemptor.job, error)
+            return
+        if allowed and (tier is not None or self.may_follow(preemptor.job, unit.job)):
+            for each in new:
+                self.protections.add(*each)
 
     def vote_key(self, ballot: str, job: JobState, task: Task, *, shared: bool) -> Hashable:
         """What the votes on a pod alone depend on: pods of one key get the same. With `shared` it may be that of pods

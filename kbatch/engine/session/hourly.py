@@ -9,6 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from kbatch.api.objects import timestamp_us
+from kbatch.api.reasons import Protector
 from kbatch.engine.decisions import Transaction
 from kbatch.engine.plugin import Unit
 from kbatch.engine.session.session import Session
@@ -61,6 +62,10 @@ class HourlyLimit:
 
     def of(self, task: Task) -> None:
         """It says nothing of single pods."""
+
+    def protecting(self, unit: Unit) -> list[tuple[Protector, str]]:
+        """The queue."""
+        return [(Protector.HOURLY, unit.job.queue)]
 
     def removed(self, task: Task, row: int) -> Callable[[], None]:
         """A pod is evicted; the answer takes that back."""

@@ -10,13 +10,14 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from kbatch.api.configuration import Switch
-from kbatch.api.reasons import Reason, most_specific
+from kbatch.api.reasons import Protection, Reason, most_specific
 from kbatch.engine.cooperative import Pace, emptying, finish
 from kbatch.engine.decisions import TURN, GroupError, StartEstimate, Turn
 from kbatch.engine.plugin import Plugin, QueueStanding, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.errors import CulpritError
 from kbatch.engine.session.limits import ByPlugins, Capability, Limit, RoleMaximum, Together
+from kbatch.engine.session.protections import Protections
 from kbatch.engine.session.voting import Voting
 from kbatch.engine.session.whole_nodes import WholeNodes
 from kbatch.engine.state.cycle_state import Failing
@@ -74,6 +75,7 @@ class Session:
         emptied: it is of the cluster without this scheduler's pods, with the room given for it (see `placement`).
         limits: what a statement asks before it places a task; parts of a cycle add theirs.
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
+        protected: for each group key, what keeps pods from being evicted that could make room for it.
         refusals: what is refused meanwhile is noted here, in order; None: nobody wants to know.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
@@ -142,6 +144,7 @@ class Session:
         self.given_back = 0
         self.reasons: dict[str, list[Reason]] = {}
         self.attempted: set[str] = set()
+        self.protected: dict[str, tuple[Protection, ...]] = {}
         self.refusals: list[Refusal] | None = None
         self.wake: list[int] = []
         self.due = Pace().due
@@ -711,6 +714,14 @@ class Session:
             self.attempted.add(job.key)
         if self.refusals is not None:
             self.refusals.append(Refusal(job, reason, attempted))
+
+    def note_protected(self, job: JobState, protected: tuple[Protection, ...]) -> None:
+        """Note what keeps pods from being evicted that could make room for the job."""
+        if protected:
+            all_of_it = Protections()
+            all_of_it.merge(self.protected.get(job.key, ()))
+            all_of_it.merge(protected)
+            self.protected[job.key] = all_of_it.found
 
     def refuse_room(self, job: JobState) -> None:
         """Note that there is no room for what the job's minimum lacks; how much, is said when all is decided."""

@@ -27,6 +27,8 @@ from kbatch.api.reasons import (
     NotEnoughTasks,
     PodGroupNotFound,
     PriorityClassNotFound,
+    Protection,
+    Protector,
     QueueCapabilityExceeded,
     QueueClosed,
     QueueNotAllowed,
@@ -100,6 +102,15 @@ def test_the_page_of_reasons_holds_every_reason_in_order_with_its_message() -> N
 )
 def test_the_page_of_reasons_holds_the_other_words_of_a_reason(reason: Reason) -> None:
     assert f"`{reason.message}`" in _page("reasons.md").replace("\n", " ")
+
+
+def test_the_page_of_reasons_holds_what_protects_pods() -> None:
+    protected = (
+        Protection(Protector.HOURLY, "research"), Protection(Protector.BUDGET, "team/web", others=True),
+        Protection(Protector.RUNTIME, "team/a"), Protection(Protector.REFUSED, "team/b"),
+    )  # fmt: skip
+    words = NotEnoughResources(1, 0, protected=protected).message.split("; ")[2]
+    assert f"`{words}`" in _page("reasons.md").replace("\n", " ")
 
 
 @pytest.mark.parametrize("type_", NODE_REASONS)
