@@ -20,13 +20,13 @@ from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import QUEUES
+from kbatch.kube.pauses import Pauses
 from kbatch.kube.writes import apply_status, create
 from kbatch.metrics import QueueMetrics, ReconcileMetrics
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event, Upsert, left_out, name_of
 from kbatch.resources import CPU, Resources
-from operators.queue import FIELD_MANAGER
-from operators.queue.retries import FIRST_SECONDS, LONGEST_SECONDS, Retries
+from operators.queue import FIELD_MANAGER, RETRY_LONGEST, RETRY_SECONDS
 from operators.queue.status import GroupCounts, Report, manifest, reports, same
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Controller:
         shares: QueueMetrics,
         work: ReconcileMetrics,
         *,
-        retry: float = FIRST_SECONDS,
+        retry: float = RETRY_SECONDS,
     ) -> None:
         self.model = model
         self._api = api
@@ -69,7 +69,7 @@ class Controller:
         self._counts = GroupCounts()
         self._held: list[Event] | None = None
         self._retry = retry
-        self._retries = Retries(retry)
+        self._pauses = Pauses(first=retry, longest=RETRY_LONGEST)
 
     def receive(self, batch: Batch) -> None:
         """Take in what an informer saw: at once, or as soon as the shares are divided that are being divided.
@@ -109,12 +109,12 @@ class Controller:
 
         One that raises is tried again after a pause, which grows while they do.
         """
-        backoff = Backoff(self._retry, LONGEST_SECONDS)
+        backoff = Backoff(self._retry, RETRY_LONGEST)
         raised = 0
         self._dirty.set()
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._retries.soonest()):
+                async with asyncio.timeout(self._pauses.soonest()):
                     await self._dirty.wait()
             self._dirty.clear()
             started = time.monotonic()
@@ -139,17 +139,17 @@ class Controller:
         """
         found = await self._reports()
         self._show(found)
-        self._retries.keep(found)
+        self._pauses.keep(found)
         changed: list[tuple[Queue, Report]] = []
         for name, report in found.items():
             record = self.model.queues.get(name)  # events that waited meanwhile may have taken it away
             queue = record.queue if record is not None else None
             if queue is None or queue.metadata.deletion_timestamp is not None:
-                self._retries.forget(name)
+                self._pauses.succeeded(name)
             elif same(queue.status, report.status(queue.status)):
-                self._retries.forget(name)
+                self._pauses.succeeded(name)
                 self._work.reconciles.labels("unchanged").inc()
-            elif not self._retries.left(name):
+            elif not self._pauses.left(name):
                 changed.append((queue, report))
         limit = asyncio.Semaphore(_PARALLEL)
         results = await asyncio.gather(*(self._write(limit, queue, report) for queue, report in changed))
@@ -204,11 +204,13 @@ class Controller:
                 self._work.writes.labels("Queue", "gone" if gone else "failed").inc()
                 self._work.reconciles.labels("gone" if gone else "failed").inc()
                 if gone:
-                    self._retries.forget(name)
-                elif times := self._retries.failed(name):
+                    self._pauses.succeeded(name)
+                    return True
+                self._pauses.failed(name)
+                if times := self._pauses.to_log(name):
                     _log.warning("status of Queue %s, failure %d in a row: %s", name, times, error)
-                return gone
-        self._retries.forget(name)
+                return False
+        self._pauses.succeeded(name)
         self._work.writes.labels("Queue", "ok").inc()
         self._work.reconciles.labels("written").inc()
         known = self.model.queues.get(name)

@@ -17,13 +17,13 @@ from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import NAMESPACES
+from kbatch.kube.pauses import Pauses
 from kbatch.kube.writes import merge_patch
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Unreadable, Upsert
 from kbatch.model.quota import concerns_pods
 from kbatch.process.workqueue import WorkQueue
-from operators.queue import FIELD_MANAGER
-from operators.queue.retries import FIRST_SECONDS, Retries
+from operators.queue import FIELD_MANAGER, RETRY_LONGEST, RETRY_SECONDS
 
 _log = logging.getLogger(__name__)
 
@@ -49,14 +49,14 @@ class QuotaMarks:
         *,
         within: Callable[[str], bool] = lambda _: True,
         gap: float = GAP_SECONDS,
-        retry: float = FIRST_SECONDS,
+        retry: float = RETRY_SECONDS,
     ) -> None:
         self._api = api
         self._work = work
         self._quotas: dict[str, set[str]] = {}  # by namespace: the names of its quotas that concern pods
         self._standing: dict[str, str | None] = {}  # by namespace: its label
         self._queue = WorkQueue(gap=gap)
-        self._retries = Retries(retry)
+        self._pauses = Pauses(first=retry, longest=RETRY_LONGEST)
         self._within = within
 
     def receive(self, batch: Batch) -> None:
@@ -77,7 +77,7 @@ class QuotaMarks:
                     self._lacks(event.namespace, event.name)
                 case Delete() if event.kind is Namespace:
                     self._standing.pop(event.name, None)
-                    self._retries.forget(event.name)
+                    self._pauses.succeeded(event.name)
                 case _:
                     pass
 
@@ -85,8 +85,8 @@ class QuotaMarks:
         """Write for ever what differs; started once all namespaces and quotas are known."""
         while True:
             name = await self._queue.get()
-            if self._retries.left(name) or not await self.look_at(name):  # a quota tells of each pod: no reason to try
-                self._queue.done(name, self._retries.left(name))
+            if self._pauses.left(name) or not await self.look_at(name):  # a quota tells of each pod: no reason to try
+                self._queue.done(name, self._pauses.left(name))
             else:
                 self._queue.done(name)
 
@@ -94,7 +94,7 @@ class QuotaMarks:
         """Bring one namespace in line; whether there is nothing left to do for it."""
         wanted = self._wanted(name)
         if name not in self._standing or self._standing[name] == wanted:
-            self._retries.forget(name)
+            self._pauses.succeeded(name)
             return True
         try:
             await merge_patch(
@@ -105,11 +105,13 @@ class QuotaMarks:
             gone = isinstance(error, ApiError) and error.status == 404
             self._work.writes.labels("Namespace", "gone" if gone else "failed").inc()
             if gone:
-                self._retries.forget(name)
-            elif times := self._retries.failed(name):
+                self._pauses.succeeded(name)
+                return True
+            self._pauses.failed(name)
+            if times := self._pauses.to_log(name):
                 _log.warning("the label %s of namespace %s, failure %d in a row: %s", QUOTA_LABEL, name, times, error)
-            return gone
-        self._retries.forget(name)
+            return False
+        self._pauses.succeeded(name)
         self._work.writes.labels("Namespace", "ok").inc()
         return True
 

@@ -31,6 +31,7 @@ from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, CredentialsError, KubeError, NotLeadingError
 from kbatch.kube.events import EventRecorder, Regarding
 from kbatch.kube.kinds import PODS, split_key
+from kbatch.kube.pauses import FIRST, Pauses
 from kbatch.kube.writes import bind, get
 from kbatch.metrics import SchedulerMetrics
 from kbatch.times import SECOND
@@ -38,7 +39,6 @@ from operators.scheduler.bind_failures import BindFailures
 from operators.scheduler.cache import Cache
 from operators.scheduler.last_look import Waiting, overtaken
 from operators.scheduler.nominating import nominate
-from operators.scheduler.pauses import FIRST, Pauses
 from operators.scheduler.volumes import VolumeError, Volumes
 
 _log = logging.getLogger(__name__)

@@ -22,13 +22,13 @@ from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.events import EventRecorder, Regarding
 from kbatch.kube.kinds import PODGROUPS, split_key
+from kbatch.kube.pauses import Pauses
 from kbatch.kube.writes import evict
 from kbatch.metrics import SchedulerMetrics
 from operators.scheduler.budgets import overdrawn
 from operators.scheduler.cache import Cache
 from operators.scheduler.evicted_groups import EvictedGroups
 from operators.scheduler.nominating import nominate
-from operators.scheduler.pauses import Pauses
 
 _log = logging.getLogger(__name__)
 

@@ -207,7 +207,7 @@ async def test_a_queue_whose_status_is_refused_is_tried_ever_more_seldom_and_kee
             await rig.api.wrote.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert len(rig.controller._retries) == 0
+    assert len(rig.controller._pauses) == 0
 
 
 async def test_queues_that_are_gone_are_not_waited_for(rig: Rig) -> None:
@@ -218,7 +218,7 @@ async def test_queues_that_are_gone_are_not_waited_for(rig: Rig) -> None:
     going.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
     rig.see(Delete(Queue, "", "a"), Upsert(going))
     await rig.controller.round()
-    assert len(rig.controller._retries) == 1
+    assert len(rig.controller._pauses) == 1
 
 
 async def test_a_queue_that_vanished_meanwhile_is_no_failure(rig: Rig) -> None:

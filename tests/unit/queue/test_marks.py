@@ -14,10 +14,10 @@ from kbatch.api.names import QUOTA_LABEL
 from kbatch.api.objects import Metadata, Namespace, ResourceQuota, ResourceQuotaSpec
 from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch
+from kbatch.kube.pauses import Pauses
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from operators.queue.marks import QuotaMarks
-from operators.queue.retries import Retries
 
 
 def namespace(name: str, mark: str | None = None) -> Upsert:
@@ -153,7 +153,7 @@ async def test_of_failures_in_a_row_few_are_logged(caplog: pytest.LogCaptureFixt
 
 
 async def test_a_namespace_made_again_is_tried_at_once(rig: Rig) -> None:
-    rig.marks._retries = Retries(60.0)
+    rig.marks._pauses = Pauses(first=60.0, longest=60.0)
     rig.api.refusals = [ApiError(403, "Forbidden", "fixed")]
     rig.see(namespace("a"), quota("a"))
     for _ in range(10):

@@ -7,9 +7,9 @@ import asyncio
 from kbatch.api.objects import Pod
 from kbatch.engine import CycleState
 from kbatch.engine.state.cycle_state import Failing, GatheredRoom, PromisedStart
+from kbatch.kube.pauses import Pauses
 from kbatch.model.events import Unreadable
 from operators.scheduler.dump import parts_of
-from operators.scheduler.pauses import Pauses
 from tests.unit.scheduler.fakes import FakeApi, cache_with, group, node, pod, queue, told, until
 from tests.unit.scheduler.test_dispatch import binding, dispatching
 
