@@ -7,10 +7,11 @@ one, of a successor or of another group of the same name. Where the server has a
 again as soon as the watch tells of it.
 
 That a gang is scheduled is said when its binds are confirmed, not when they are decided: else it would be untrue for as
-long as they take, and a successor would take a gang that was bound in part for one that once ran. Only where it stands
-that it is not scheduled is that taken back with the decision: with some pods running it would mean that the rest cannot
-be placed. Where binds fail for long, that is said. In the same way, that a gang loses its place is said when its
-pods are evicted: where there are many victims that takes seconds, and a plan may be given up.
+long as they take, and a successor would take a gang that was bound in part for one that once ran. Where it stands that
+it is not scheduled, and its binds take long, it is said that it is being bound: with some pods running the word of
+before would mean that the rest cannot be placed. Where binds fail for long, that is said. In the same way, that a gang
+loses its place is said when its pods are evicted: where there are many victims that takes seconds, and a plan may be
+given up.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import msgspec
 
 from kbatch.api import conditions
 from kbatch.api.objects import EstimatedStart, PodGroup, timestamp_us
-from kbatch.api.reasons import BindFailed, NotEnoughTasks, Reason
+from kbatch.api.reasons import Binding, NotEnoughTasks, Reason
 from kbatch.engine import Report, Verdict, verdict_conditions
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
@@ -51,6 +52,9 @@ _log = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 4.0
 """What a new group lacks pods for is said only after so long."""
+
+BINDING_SECONDS: Final = 3.0
+"""That a gang is being bound is said, where its status says that it is not scheduled, once that takes so long."""
 
 WAKE_SECONDS: Final = 0.2
 """What may be due by itself is looked for so often."""
@@ -149,14 +153,11 @@ class StatusWriter:
             if not verdict.scheduled:
                 return
         if not verdict.scheduled and self._cache.leaving(key):
-            self._held.put(key, wanted, verdict)
+            self._held.put(key, wanted, verdict, self._clock())
             return
         if verdict.scheduled and self._cache.under_way(key):
-            self._held.put(key, wanted, verdict)
-            standing = conditions.find(group.status.conditions, conditions.SCHEDULED)
-            refused = standing is not None and standing.status == conditions.FALSE
-            if standing is None or not refused or standing.reason == BindFailed.code:
-                return
+            self._held.put(key, wanted, verdict, self._clock())
+            return
         apart = difference(group, wanted)
         if apart is Difference.STATUS and isinstance(verdict.reason, NotEnoughTasks) and _new(group):
             # Nobody has made its pods yet; they are most likely being made, and then there is more to say.
@@ -184,7 +185,7 @@ class StatusWriter:
     def _look(self, *, whole: bool = False) -> None:
         """Say of groups that their binds or evictions are confirmed, or that binds fail."""
         began = self._clock()
-        for key, (wanted, verdict) in self._held.due(began, whole=whole):
+        for key, (wanted, verdict, since) in self._held.due(began, whole=whole):
             group = self._cache.groups.get(key)
             if group is None or group.metadata.uid != wanted.uid:
                 self._held.discard(key)
@@ -194,7 +195,7 @@ class StatusWriter:
                 self._held.discard(key)
                 self._queue.put_deferred(key, wanted, began, self._rank(key, group))
             else:
-                reason = self._failure(key)
+                reason = self._failure(key) or self._contradicted(key, group, began - since)
                 if reason is not None:
                     waits = msgspec.structs.replace(verdict, scheduled=False, reason=reason)
                     said = verdict_conditions(waits, group.metadata.generation)
@@ -204,6 +205,14 @@ class StatusWriter:
         ended = self._clock()
         self._held.looked(ended)
         self._look_again = ended + LOOK_SECONDS
+
+    def _contradicted(self, key: str, group: PodGroup, seconds: float) -> Binding | None:
+        """What is said of a gang whose binds have taken so long, where its status says something else."""
+        standing = conditions.find(group.status.conditions, conditions.SCHEDULED)
+        if seconds < BINDING_SECONDS or standing is None or standing.status != conditions.FALSE:
+            return None
+        job = self._cache.model.members.get(key)
+        return Binding() if job is not None and job.minimum > 1 else None
 
     def _look_at_leaving(self, key: str, wanted: Wanted) -> None:
         if self._cache.leaving(key):

@@ -35,6 +35,7 @@ from kbatch.api.reasons.named import (
 )
 from kbatch.api.reasons.passing import (
     BindFailed,
+    Binding,
     EngineError,
     Gated,
     MinimumLost,
@@ -57,6 +58,7 @@ from kbatch.api.reasons.room import (
 __all__ = [
     "GROUP_REASONS",
     "BindFailed",
+    "Binding",
     "ClusterTooSmall",
     "EngineError",
     "ExcessBudgetExceeded",
@@ -115,6 +117,7 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     Reserved,
     VictimsTerminating,
     BindFailed,
+    Binding,
     Gated,
     NotEnoughResources,
 )
