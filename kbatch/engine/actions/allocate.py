@@ -118,7 +118,7 @@ def _first_waiting(session: Session) -> Generator[Turn, None, Sequence[JobState]
     for job in session.live():
         if session.due():
             yield TURN
-        if job.in_queue and job.possible and not job.idle and job.missing() and not job.nominated:
+        if job.seeks_minimum and not job.idle:
             key = key_of(session, job)
             if key is not None and job.queue in session.queues:
                 found[job.queue] = min(found.get(job.queue, (key, job)), (key, job), key=itemgetter(0))

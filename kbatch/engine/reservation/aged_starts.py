@@ -107,8 +107,8 @@ def _passed_by(session: Session, job: JobState) -> Generator[Turn, None, bool]:
     for other in session.live():
         if session.due():
             yield TURN
-        waits = other.queue == job.queue and other.in_queue and other.possible and not other.idle
-        if waits and other.missing() and not other.nominated and session.job_key(other) < key:
+        waits = other.queue == job.queue and other.seeks_minimum and not other.idle
+        if waits and session.job_key(other) < key:
             return True
     return False
 

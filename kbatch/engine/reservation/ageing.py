@@ -47,7 +47,7 @@ def waits_for_room(
     """Whether room is all that a group in queue lacks: its pods are there, and may be placed. `by_share`: so its
     queue's share says, too.
     """
-    if job.idle or job.nominated or not (job.in_queue and job.possible) or not job.missing():
+    if job.idle or not job.seeks_minimum:
         return False
     following = next_tasks(job, unplaced(job))
     if len(following) < job.missing() or session.valid(job) is not None or feasibility.hopeless(job):

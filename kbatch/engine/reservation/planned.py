@@ -202,9 +202,7 @@ class PlannedStarts:
 
     def stands(self, start: PlannedStart) -> bool:
         """Whether the job still waits for the start."""
-        job = start.job
-        waits = job.in_queue and job.possible and job.missing() and not job.nominated
-        return bool(waits) and job.key not in self.session.failed
+        return start.job.seeks_minimum and start.job.key not in self.session.failed
 
     def _could_go(self, job: JobState, holder: JobState) -> bool:
         """Whether the job's pods could be evicted for the holder at any time."""

@@ -163,7 +163,7 @@ def offered_of(session: Session) -> int:
 
 def _waits(session: Session, job: JobState) -> bool:
     """Whether a job that was promised its start still waits for it, and could use it."""
-    if job.nominated or not (job.in_queue and job.possible and job.missing()):
+    if not job.seeks_minimum:
         return False
     return len(next_tasks(job, unplaced(job))) >= job.missing() and session.valid(job) is None
 

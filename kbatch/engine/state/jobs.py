@@ -192,6 +192,11 @@ class JobState:
         return known.missing
 
     @property
+    def seeks_minimum(self) -> bool:
+        """Whether it is in queue, may be placed, and waits for its minimum without being nominated."""
+        return self.in_queue and self.possible and not self.nominated and bool(self.missing())
+
+    @property
     def idle(self) -> bool:
         """Whether none of its pods waits for a node, but for those that are nominated."""
         return len(self.placed) + len(self.nominated) >= len(self.waiting)
