@@ -145,6 +145,19 @@ class TopologySpreadViolated(NodeReason):
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimNotFound(NodeReason):
+    """A PersistentVolumeClaim that the pod names does not exist in its namespace: no node would help."""
+
+    code: ClassVar[str] = "ClaimNotFound"
+    claim: str = ""
+
+    @property
+    def short(self) -> str:
+        """With the name of the claim."""
+        return f"claim {self.claim} not found"
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeUnavailable(NodeReason):
     """A volume of the pod cannot be used from the node."""
 
@@ -206,6 +219,7 @@ NODE_REASONS: Final[tuple[type[NodeReason], ...]] = (
     PodAffinityUnsatisfied,
     PodAntiAffinityViolated,
     TopologySpreadViolated,
+    ClaimNotFound,
     VolumeUnavailable,
     NodeFeatureMissing,
     NodeReserved,

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from kbatch.api.node_reasons import (
+    ClaimNotFound,
     DiskPressure,
     HostPortTaken,
     MemoryPressure,
@@ -38,7 +39,7 @@ from kbatch.engine.plugins import columns
 from kbatch.engine.plugins.arguments import PredicatesArguments
 from kbatch.engine.plugins.neighbours import Neighbours
 from kbatch.engine.plugins.occupancy import Occupancy
-from kbatch.engine.plugins.volumes import reachable
+from kbatch.engine.plugins.volumes import missing_claim, reachable
 from kbatch.engine.state.node_resources import Rows
 from kbatch.model import matching
 from kbatch.model.features import features_needed
@@ -81,6 +82,7 @@ class Predicates(Plugin):
         MemoryPressure,
         DiskPressure,
         PidPressure,
+        ClaimNotFound,
         VolumeUnavailable,
         HostPortTaken,
         PodAffinityUnsatisfied,
@@ -224,7 +226,9 @@ class Predicates(Plugin):
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
         """The types of `reasons`, then a taint for each key that keeps the class away somewhere."""
         keys = self._static(cls)[1]
-        return (*(reason() for reason in self.reasons), *(UntoleratedTaint(key) for key in keys))
+        missing = ClaimNotFound(missing_claim(self.view.model, cls))
+        plain = [missing if reason is ClaimNotFound else reason() for reason in self.reasons]
+        return (*plain, *(UntoleratedTaint(key) for key in keys))
 
     def follows(self, cls: TaskClass) -> bool:
         """Whether pods of the class hold ports or volumes, or any pod looks at others."""
@@ -281,7 +285,8 @@ class Predicates(Plugin):
             _refuse(codes, columns.node_condition(table, "PIDPressure"), _code(PidPressure))
         reach = reachable(self.view.model, table, cls)
         if reach is not None:
-            _refuse(codes, ~reach, _code(VolumeUnavailable))
+            missing = missing_claim(self.view.model, cls)
+            _refuse(codes, ~reach, _code(ClaimNotFound if missing else VolumeUnavailable))
         features = features_needed(spec)
         if features:
             _refuse(codes, columns.lacking(table, features), _code(NodeFeatureMissing))

@@ -54,6 +54,14 @@ def reachable(model: ClusterModel, table: NodeTable, cls: TaskClass) -> Mask | N
     return mask
 
 
+def missing_claim(model: ClusterModel, cls: TaskClass) -> str:
+    """The name of the first claim of a class that does not exist; empty where all do, or volumes do not matter."""
+    if PersistentVolumeClaim not in model.objects:
+        return ""
+    missing = (key for key in claims_of(cls.volumes) if _find(model, PersistentVolumeClaim, key) is None)
+    return next(missing, "").partition("/")[2]
+
+
 def _reachable_claim(model: ClusterModel, table: NodeTable, key: str) -> Mask:
     everywhere = np.ones(len(table), np.bool_)
     nowhere = np.zeros(len(table), np.bool_)

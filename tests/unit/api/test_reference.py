@@ -117,7 +117,11 @@ def test_the_page_of_reasons_holds_what_protects_pods() -> None:
 
 @pytest.mark.parametrize("type_", NODE_REASONS)
 def test_the_page_of_reasons_holds_what_nodes_are_counted_under(type_: type[NodeReason]) -> None:
-    words = {"Insufficient": "insufficient RESOURCE", "UntoleratedTaint": "taint KEY"}.get(type_.code, type_().short)
+    words = {
+        "Insufficient": "insufficient RESOURCE",
+        "UntoleratedTaint": "taint KEY",
+        "ClaimNotFound": "claim NAME not found",
+    }.get(type_.code, type_().short)
     assert f"`{words}`" in _page("reasons.md")
 
 

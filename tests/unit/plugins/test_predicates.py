@@ -215,7 +215,7 @@ def storage_class(
         ([claim("c", "v"), volume("v", "a")], {"b": "volume"}),
         ([claim("c", "v"), volume("v")], {}),
         ([claim("c", "v")], {"a": "volume", "b": "volume"}),
-        ([claim("other")], {"a": "volume", "b": "volume"}),
+        ([claim("other")], {"a": "claim c not found", "b": "claim c not found"}),
         ([], {}),
         ([claim("c", storage_class="s"), storage_class("s", "WaitForFirstConsumer")], {}),
         ([claim("c", storage_class="s", selected="b"), storage_class("s", "WaitForFirstConsumer")], {"a": "volume"}),
@@ -258,7 +258,7 @@ def test_a_cluster_whose_claims_are_known_has_none() -> None:
     for each in (*ZONES, using("p", "c")):
         model.apply(Upsert(each))
     session = session_of(model, conf("predicates"))
-    assert refusals(session, plugin_of(session, Predicates), "ns/p") == {"a": "volume", "b": "volume"}
+    assert refusals(session, plugin_of(session, Predicates), "ns/p") == dict.fromkeys("ab", "claim c not found")
 
 
 def test_a_volume_not_made_yet_keeps_its_pods_on_one_node() -> None:
