@@ -20,9 +20,6 @@ _AT_ONCE: Final = 256
 """So many changed records take a millisecond or two."""
 _FORGOTTEN: Final = 1000
 """So many classes are forgotten at least before what was kept of them is let go."""
-_CHANGES: Final = 1 << 15
-"""So many changes are kept: each pod that comes or goes is one, and a cycle may bring ten thousand. Their names are
-those of the records, so that all of it is a quarter of a megabyte."""
 
 
 class NodeIndex:
@@ -38,7 +35,7 @@ class NodeIndex:
         self.records: dict[str, NodeRecord] = {}
         self.table = NodeTable()
         self.astray: dict[str, NodeRecord] = {}
-        self.changes: Final[Journal[str]] = Journal(_CHANGES, self.records)
+        self.changes: Final[Journal[str]] = Journal(alive=self.records)
         self._dirty: dict[str, NodeRecord] = {}
         self._rebuild = True
         self._any_closed = False

@@ -186,7 +186,7 @@ def _read(raw: RawResources | None) -> Resources:
     return _request(tuple(raw.items()), ()) if raw else _NOTHING
 
 
-@lru_cache(maxsize=2048)  # pods of one template come one after the other; a vector weighs a kilobyte
+@lru_cache(maxsize=512)  # pods of one template come one after the other; a vector weighs a kilobyte
 def _request(requests: _Items, limits: _Items) -> Resources:
     """The parsed amounts above zero, requests over limits. Keyed by content: pods of one template share one vector."""
     raw = {**dict(limits), **dict(requests)}

@@ -66,6 +66,9 @@ _OF_THIS_GROUP: Final = frozenset({400, 403, 413, 422})
 """Refusals that say nothing of other groups' writes: such a group is tried again as patiently as one whose message has
 changed, and holds up nobody."""
 
+GONE: Final = 200
+"""Of so many groups that are gone it may be remembered when they were written."""
+
 GROUPS_AT_ONCE: Final = 50
 """To say how so many groups stand takes a millisecond or two."""
 
@@ -303,7 +306,7 @@ class StatusWriter:
         if told and self._pace.due(wanted.uid, apart) > self._clock():
             apart = Difference.START  # the other words rest, and come along
         self._lonely.pop(key, None)
-        if len(self._pace) + len(self._lonely) > 1_000 + 2 * len(self._cache.groups):
+        if len(self._pace) + len(self._lonely) > GONE + 2 * len(self._cache.groups):
             self._pace.keep({known.metadata.uid for known in self._cache.groups.values()})
             self._lonely = {kept: at for kept, at in self._lonely.items() if kept in self._cache.groups}
         try:

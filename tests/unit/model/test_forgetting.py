@@ -69,7 +69,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "_UNUSED", LIVE)
     monkeypatch.setattr(tasks, "_IDLE_KEYS", 2)
     monkeypatch.setattr(node_index, "_FORGOTTEN", LIVE)
-    monkeypatch.setattr(node_index, "_CHANGES", LIVE)
     monkeypatch.setattr(journal, "_MOST", LIVE)
     monkeypatch.setattr(jobs, "_CHANGES", LIVE)
 

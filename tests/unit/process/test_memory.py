@@ -41,6 +41,41 @@ def test_large_buffers_never_settle_on_the_heap() -> None:
     assert mapped("set up") >= 256 << 10
 
 
+_HOLES = """
+import asyncio, json, os
+from pathlib import Path
+from kbatch.process import memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+async def main():
+    memory.set_up()
+    small = [bytes(8000) if at % 16 else bytes(600) for at in range(8000)]  # 60 MB, and every sixteenth stays
+    del small[-1]
+    kept = small[::16]
+    del small
+    before = resident()
+    trimming = asyncio.create_task(memory.keep_trimming(0.01))
+    for _ in range(1000):
+        await asyncio.sleep(0.01)
+        if before - resident() > 20 << 20:
+            break
+    trimming.cancel()
+    print(json.dumps([len(kept), before - resident()]))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
+def test_what_lies_free_on_the_heap_goes_back() -> None:
+    answer = subprocess.run([sys.executable, "-c", _HOLES], capture_output=True, text=True, check=True)
+    kept, given_back = json.loads(answer.stdout)
+    assert kept == 500
+    assert given_back > 20 << 20
+
+
 _READS = """
 import asyncio, json, resource, ssl, sys
 from kbatch.process import memory
