@@ -17,7 +17,8 @@ class NotEnoughTasks(Reason):
 
     So many of its pods are `strays`: they name a role that the group does not declare, `stray` the first of these, or
     no role (""). `coming`: of those that lack, so many are to be made by templates or Jobs, which is not enough.
-    `lower`: the fields that ask for so many.
+    `lower`: the fields that ask for so many. `stalled`: no more can be made from the group's templates; its
+    condition Stalled says why.
     """
 
     code: ClassVar[str] = "NotEnoughTasks"
@@ -29,6 +30,7 @@ class NotEnoughTasks(Reason):
     stray: str = ""
     coming: int = 0
     lower: str = "minMember"
+    stalled: bool = False
 
     @property
     def message(self) -> str:
@@ -37,9 +39,10 @@ class NotEnoughTasks(Reason):
         name = "names" if self.strays == 1 else "name"
         strays = f" ({count(self.strays, 'pod')} of the group {name} {no_role} in the label {SUB_GROUP_LABEL})"
         coming = f", and {self.coming} more {'is' if self.coming == 1 else 'are'} to be made" if self.coming else ""
+        more = f"create {max(0, self.needed - self.created - self.coming)} more, or lower {self.lower}"
         return (
             f"{self.created} of {self.needed} pods{of_role} exist{strays if self.strays else ''}{coming}; "
-            f"create {max(0, self.needed - self.created - self.coming)} more, or lower {self.lower}"
+            f"{'more cannot be made: see the condition Stalled' if self.stalled else more}"
         )
 
 

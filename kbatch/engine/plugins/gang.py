@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from kbatch.api import conditions
 from kbatch.api.reasons import NotEnoughTasks, Reason
 from kbatch.engine.plugin import ABSTAIN, Holder, Key, Plugin, Preemptor, Unit, View, Vote
 from kbatch.engine.state.jobs import JobState
@@ -45,7 +46,8 @@ class Gang(Plugin):
             # Where the pods of one role are all that lacks, it says more than the group's number.
             if len(roles) == 1 and roles[0][1] >= lacking:
                 return self._of_role(job, *roles[0], _lower(job))
-            return NotEnoughTasks(exists, job.minimum, coming=_coming(job, lacking), lower=_lower(job))
+            coming, stalled = _coming(job, lacking), _stalled(job)
+            return NotEnoughTasks(exists, job.minimum, coming=coming, lower=_lower(job), stalled=stalled)
         return self._of_role(job, *roles[0], _OF_ROLES) if roles else None
 
     def _lacking(self, job: JobState) -> list[tuple[Role, int]]:
@@ -65,6 +67,7 @@ class Gang(Plugin):
             strays[0] if strays else "",
             _coming(job, lacking, role.name),
             lower,
+            _stalled(job),
         )
 
     def _there(self, job: JobState) -> Mapping[str, int]:
@@ -150,6 +153,11 @@ def _beyond(job: JobState) -> int:
             )  # fmt: skip
             found += max(0, waiting - headroom)
     return found
+
+
+def _stalled(job: JobState) -> bool:
+    """Whether pods cannot be made from the group's templates."""
+    return job.job.is_true(conditions.STALLED)
 
 
 def _coming(job: JobState, lacking: int, role: str | None = None) -> int:

@@ -4,6 +4,7 @@ import pytest
 
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import (
+    Condition,
     Job,
     JobSpec,
     Metadata,
@@ -19,7 +20,20 @@ from kbatch.api.reasons import QuotaExceeded
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
-from tests.unit.engine.worlds import EPOCH, EVERYTHING, Simulation, group, members, node, pod, policy, queue, run, world
+from tests.unit.engine.worlds import (
+    EPOCH,
+    EVERYTHING,
+    Simulation,
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    queue,
+    run,
+    stamp,
+    world,
+)
 
 ALL = policy(EVERYTHING)
 HELD = {"kbatch.dev/suspended": "true"}
@@ -295,6 +309,17 @@ def test_what_templates_make_need_not_be_created() -> None:
     reason = run(world(queue(), node("n1", "9"), _templated(5, 3)), ALL).verdicts["ns/g"].reason
     assert reason is not None
     assert reason.message == "0 of 5 pods exist, and 3 more are to be made; create 2 more, or lower minMember"
+
+
+def test_of_templates_of_which_no_pod_can_be_made_it_is_not_said_that_pods_are_to_be_created() -> None:
+    made = _templated(3, 3)
+    made.status.conditions = (
+        Condition(type="Enqueued", status="True", reason="Admitted", last_transition_time=stamp(0)),
+        Condition(type="Stalled", status="True", reason="Invalid", last_transition_time=stamp(1)),
+    )
+    reason = run(world(queue(), node("n1", "9"), made), ALL, now=2).verdicts["ns/g"].reason
+    assert reason is not None
+    assert reason.message == "0 of 3 pods of role w exist; more cannot be made: see the condition Stalled"
 
 
 def test_of_pods_that_are_all_to_be_made_nothing_more_is_said() -> None:
