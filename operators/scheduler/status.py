@@ -45,7 +45,7 @@ from operators.scheduler.deferred import Rank
 from operators.scheduler.pace import MESSAGE_SECONDS, Pace
 from operators.scheduler.status_diff import Difference, Wanted, difference, manifest, start_moved, start_of
 from operators.scheduler.status_queue import Due, StatusQueue
-from operators.scheduler.unconfirmed import Unconfirmed
+from operators.scheduler.unconfirmed import Held, Unconfirmed
 from operators.scheduler.write_loop import Write, WriteLoop
 
 _log = logging.getLogger(__name__)
@@ -53,8 +53,13 @@ _log = logging.getLogger(__name__)
 FIRST_SECONDS: Final = 4.0
 """What a new group lacks pods for is said only after so long."""
 
-BINDING_SECONDS: Final = 3.0
-"""That a gang is being bound is said, where its status says that it is not scheduled, once that takes so long."""
+BINDING_SECONDS: Final = 4.0
+SLOW_SECONDS: Final = 10.0
+"""That a group is being bound is said, where its status says that it is not scheduled, once that takes so long: of a
+gang, of which some pods may run already; and of any group, where there are many such or it has one pod."""
+
+VOICE_SECONDS: Final = 5.0
+"""What is said while binds are under way, and was not written, is tried again after so long."""
 
 WAKE_SECONDS: Final = 0.2
 """What may be due by itself is looked for so often."""
@@ -105,6 +110,8 @@ class StatusWriter:
         self._queue = StatusQueue(cache.groups.get, self._pace, binding=binding, clock=clock)
         self._loop = WriteLoop(self._next, at_once=self._at_once, look_again=self._left)
         self._held = Unconfirmed(cache.model)
+        self._voiced: dict[str, tuple[str, float]] = {}
+        """What is said of groups that are held, by its code, and from when on it may be said again."""
         self._look_again = 0.0
         self._lonely: dict[str, float] = {}
         """Of new groups without pods: since when that is known."""
@@ -144,23 +151,20 @@ class StatusWriter:
             counts = conditions.of_types(wanted.conditions, sure)
             self._cache.decided(key, wanted.uid, counts, wanted.attempts, wanted.charged)
             self._queue.discard(key)
-            self._held.discard(key)
-            self._sort(key, group, verdict, wanted)
+            if not self._sort(key, group, verdict, wanted):
+                self._let_go(key)
         if self.pending:
             self._loop.wake()
 
-    def _sort(self, key: str, group: PodGroup, verdict: Verdict, wanted: Wanted) -> None:
-        """Have it written when its time has come."""
+    def _sort(self, key: str, group: PodGroup, verdict: Verdict, wanted: Wanted) -> bool:
+        """Have it written when its time has come; whether that is when what is under way is confirmed."""
         if self._makes_pods(key, group, wanted):
             self._queue.put_first(key, wanted if not verdict.scheduled else wanted.let_in)
             if not verdict.scheduled:
-                return
-        if not verdict.scheduled and self._cache.leaving(key):
+                return False
+        if self._cache.under_way(key) if verdict.scheduled else self._cache.leaving(key):
             self._held.put(key, wanted, verdict, self._clock())
-            return
-        if verdict.scheduled and self._cache.under_way(key):
-            self._held.put(key, wanted, verdict, self._clock())
-            return
+            return True
         apart = difference(group, wanted)
         if apart is Difference.STATUS and isinstance(verdict.reason, NotEnoughTasks) and _new(group):
             # Nobody has made its pods yet; they are most likely being made, and then there is more to say.
@@ -169,6 +173,12 @@ class StatusWriter:
         else:
             moved = start_moved(group.status.estimated_start, wanted.estimate)
             self._queue.put(key, wanted, apart, moved=moved)
+        return False
+
+    def _let_go(self, key: str) -> None:
+        """Nothing of the group is waited for any more."""
+        self._held.discard(key)
+        self._voiced.pop(key, None)
 
     def _makes_pods(self, key: str, group: PodGroup, wanted: Wanted) -> bool:
         """Whether pods of the group are made as soon as it says that it is in queue, which it does not yet."""
@@ -191,31 +201,45 @@ class StatusWriter:
         for key, (wanted, verdict, since) in self._held.due(began, whole=whole):
             group = self._cache.groups.get(key)
             if group is None or group.metadata.uid != wanted.uid:
-                self._held.discard(key)
+                self._let_go(key)
             elif not verdict.scheduled:
                 self._look_at_leaving(key, wanted)
             elif not self._cache.under_way(key):
-                self._held.discard(key)
+                self._let_go(key)
                 self._queue.put_deferred(key, wanted, began, self._rank(key, group))
             else:
                 reason = self._failure(key) or self._contradicted(key, group, began - since)
                 if reason is not None:
-                    waits = msgspec.structs.replace(verdict, scheduled=False, reason=reason)
-                    said = verdict_conditions(waits, group.metadata.generation)
-                    failed = Wanted(wanted.uid, said, wanted.attempts, wanted.charged)
-                    if difference(group, failed) >= Difference.REASON:
-                        self._queue.put_urgent(key, failed)
+                    self._say_meanwhile(key, group, Held(wanted, verdict, since), reason)
         ended = self._clock()
         self._held.looked(ended)
         self._look_again = ended + LOOK_SECONDS
 
+    def _say_meanwhile(self, key: str, group: PodGroup, held: Held, reason: Reason) -> None:
+        """While binds are under way, have something else said; the same again only where it was not written."""
+        code, now = reason.code, self._clock()
+        voiced, until = self._voiced.get(key, ("", 0.0))
+        if voiced == code and now < until:
+            return
+        waits = msgspec.structs.replace(held.verdict, scheduled=False, reason=reason)
+        said = verdict_conditions(waits, group.metadata.generation)
+        meanwhile = Wanted(held.wanted.uid, said, held.wanted.attempts, held.wanted.charged)
+        if difference(group, meanwhile) >= Difference.REASON:
+            self._voiced[key] = code, now + VOICE_SECONDS
+            if isinstance(reason, Binding):
+                self._queue.put_later(key, meanwhile, now)
+            else:
+                self._queue.put_urgent(key, meanwhile)
+
     def _contradicted(self, key: str, group: PodGroup, seconds: float) -> Binding | None:
-        """What is said of a gang whose binds have taken so long, where its status says something else."""
+        """What is said of a group whose binds have taken so long, where its status says something else."""
         standing = conditions.find(group.status.conditions, conditions.SCHEDULED)
-        if seconds < BINDING_SECONDS or standing is None or standing.status != conditions.FALSE:
+        if standing is None or standing.status != conditions.FALSE:
             return None
         job = self._cache.model.members.get(key)
-        return Binding() if job is not None and job.minimum > 1 else None
+        gang = job is not None and job.minimum > 1
+        few = len(self._held) <= GROUPS_AT_ONCE
+        return Binding() if seconds >= (BINDING_SECONDS if gang and few else SLOW_SECONDS) else None
 
     def _look_at_leaving(self, key: str, wanted: Wanted) -> None:
         if self._cache.leaving(key):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -46,6 +47,8 @@ _TABLES: Final = 2
 
 _PIECE_OF_TURNS: Final = 100
 """A millisecond, in units of work."""
+_SOME: Final = 32
+"""Of so many pods of a kind that may not go it is asked what protects them."""
 _AT_ONCE: Final = 2048
 """So many candidates are looked at between two turns."""
 
@@ -214,18 +217,29 @@ class CandidatePool:
         rank = self._consent.rank(self._ballot, preemptor, single(candidate.job, candidate.task))
         if rank is not None:
             found[kind] = rank
+        elif self._consent.guards:
+            for unit in self._some(kind):  # the first may stand where it is of no use
+                if not self._consent.protected(self._ballot, preemptor, unit):
+                    break
+
+    def _some(self, kind: int) -> Iterator[Unit]:
+        """Some pods of a kind."""
+        for candidate in islice(self._kinds[kind].values(), _SOME):
+            if candidate.task is not None:
+                yield single(candidate.job, candidate.task)
 
     def _note_young(self, preemptor: Preemptor, job: JobState, kinds: Iterable[int]) -> None:
         """Note that the group is within its minRuntimeSeconds, if pods of it, or all of them, would go but for that."""
-        units: list[Unit | None] = []
+        if not self._consent.protections.wants(Protector.RUNTIME, job.name):
+            return
+        units: Iterable[Unit] = ()
         if _goes_by_pods(job):
-            first = [next(iter(self._kinds[kind].values()), None) for kind in kinds]
-            units += [single(job, each.task) for each in first if each is not None and each.task is not None]
+            units = chain.from_iterable(map(self._some, kinds))
         elif job.job.disruption == "Whole" and not preemptor.intra and not preemptor.ahead:
-            units.append(whole(job))
+            group = whole(job)
+            units = (group,) if group is not None else ()
         for unit in units:
-            if unit is not None:
-                self._consent.note(self._ballot, preemptor, unit, ((Protector.RUNTIME, job.name),))
+            self._consent.note(self._ballot, preemptor, unit, ((Protector.RUNTIME, job.name),))
 
     def _part(self, name: str, jobs: Iterable[Job], record: QueueRecord | None = None) -> Generator[Turn, None, _Part]:
         """What these groups (all that hold something in the queue of the record, if there is one) could give."""

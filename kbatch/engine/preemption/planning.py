@@ -36,6 +36,7 @@ from kbatch.engine.reservation.sequence import sequence
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import shortfalls, unplaced
+from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
 
@@ -82,14 +83,38 @@ def making_room(
     """
     protections = context.consent.protections
     if not context.unschedulable.hopeless(mark):
-        protections.clear()
-        found = yield from planning(context, evictor, goal(), donors, searches)
+        sought = goal()
+        protections.begin(_concerning(context, evictor, sought, donors))
+        try:
+            found = yield from planning(context, evictor, sought, donors, searches)
+        finally:
+            protections.end()
         if found is not None:
             yield from found.commit()
             return True
         context.unschedulable.note_hopeless(mark, protections.found)
     context.session.note_protected(job, context.unschedulable.protected(mark))
     return False
+
+
+def _concerning(context: CycleContext, evictor: Evictor, goal: Goal, donors: Donors) -> Callable[[Unit], bool]:
+    """Whether a unit would be of use, were it gone: it holds some of what lacks, where room could be made by that."""
+    preemptor = goal.preemptor
+    anywhere = donors.only is not None or bool(goal.short(preemptor.request))
+    rows: list[Mask] = []
+
+    def concerns(unit: Unit) -> bool:
+        if not any(unit.request.get(name) for name in preemptor.lacks):
+            return False
+        if anywhere:
+            return True
+        if not rows:
+            tasks = [goal.single] if goal.single is not None else unplaced(preemptor.job)
+            rows.append(clearable(context, evictor.ballot, preemptor, tasks, donors.queues))
+        row_of = context.session.nodes.row
+        return any(task.node in row_of and rows[0][row_of[task.node]] for task in unit.tasks)
+
+    return concerns
 
 
 class _Plan:

@@ -41,7 +41,7 @@ class Consent:
 
     Attributes:
         guards: what may forbid it, besides the plugins.
-        protections: who would have gone but for these, since it was emptied.
+        protections: who would have gone but for these, and would have been of use.
     """
 
     def __init__(self, session: Session) -> None:
@@ -57,9 +57,7 @@ class Consent:
         """
         if preemptor.never or unit.job.key in self._session.failed or (preemptor.ahead and not surplus(unit)):
             return None
-        forbidding = next((guard for guard in self.guards if not guard.allow(unit)), None)
-        if forbidding is not None:
-            self.note(ballot, preemptor, unit, forbidding.protecting(unit))
+        if self.protected(ballot, preemptor, unit):
             return None
         try:
             allowed, tier = self._session.voting.ask(ballot, preemptor, unit)
@@ -78,10 +76,18 @@ class Consent:
         place, places = self._session.gives_at(unit.job.queue)
         return (0 if self.expired(unit.job) else rank) * places + place
 
+    def protected(self, ballot: str, preemptor: Preemptor, unit: Unit) -> bool:
+        """Whether a guard forbids that the unit goes; notes which, if that is all that keeps it."""
+        forbidding = next((guard for guard in self.guards if not guard.allow(unit)), None)
+        if forbidding is None:
+            return False
+        self.note(ballot, preemptor, unit, forbidding.protecting(unit))
+        return True
+
     def note(self, ballot: str, preemptor: Preemptor, unit: Unit, protecting: Iterable[tuple[Protector, str]]) -> None:
         """Keep what protects a unit, if that is all that keeps it from going for the preemptor."""
-        new = [each for each in protecting if not self.protections.has(*each)]
-        if not new:
+        new = [each for each in protecting if self.protections.wants(*each)]
+        if not new or not self.protections.concern(unit):
             return
         try:
             allowed, tier = self._session.voting.ask(ballot, preemptor, unit)

@@ -137,18 +137,52 @@ def test_those_that_are_alike_are_told_the_same(grouped: bool) -> None:
         assert told(found, name) == (Protection(Protector.RUNTIME, "ns/a"),)
 
 
-def test_of_each_kind_the_first_by_name_is_told() -> None:
-    found = Protections()
+def test_pods_that_could_make_no_room_are_not_named() -> None:
+    """What waits needs a node with a label: the pod on a node without it is in a budget, and so is the other one."""
+    other = PodDisruptionBudget(
+        metadata=Metadata(name="a-first", namespace="ns"),
+        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": "b"}), max_unavailable=0),
+    )
+    model = world(
+        [queue(), other, budget("x")],
+        [node("n0", "1"), node("n1", "1", labels={"gpu": "yes"})],
+        [pod("u", on="n0", labels={"app": "b"}), pod("v", on="n1", labels={"app": "a"})],
+        [pod("b", priority=10, node_selector={"gpu": "yes"})],
+    )
+    found = run(model, policy(EVERYTHING))
+    (waiting,) = [name for name, verdict in found.verdicts.items() if not verdict.scheduled]
+    assert told(found, waiting) == (Protection(Protector.BUDGET, "ns/x"),)
+
+
+def test_of_a_kind_another_than_the_first_may_be_the_one_that_could_make_room() -> None:
+    """The pods of one controller are of one kind; the first stands on a node that is too small."""
+    model = world(
+        [queue(), budget("x")],
+        [node("n0", "1"), node("n1", "2")],
+        [pod(f"v-{at}", on="n0" if at == 0 else "n1", labels={"app": "a"}, owner="v") for at in range(3)],
+        [pod("b", "2", priority=10)],
+    )
+    found = run(model, policy(EVERYTHING))
+    (waiting,) = [name for name, verdict in found.verdicts.items() if not verdict.scheduled]
+    assert told(found, waiting) == (Protection(Protector.BUDGET, "ns/x"),)
+
+
+def test_of_each_kind_the_first_by_name_is_told_as_long_as_there_is_time() -> None:
+    found = Protections(looks=4)
+    assert not found.wants(Protector.BUDGET, "c"), "nobody asks"
+    found.begin(lambda _: True)
     for name in ("c", "b"):
-        assert not found.has(Protector.BUDGET, name)
+        assert found.wants(Protector.BUDGET, name)
         found.add(Protector.BUDGET, name)
-    assert found.has(Protector.BUDGET, "e")
-    assert not found.has(Protector.BUDGET, "a")
+    assert not found.wants(Protector.BUDGET, "e")
+    assert found.wants(Protector.BUDGET, "a")
+    assert found.wants(Protector.HOURLY, "q")
     found.add(Protector.HOURLY, "q")
+    assert not found.wants(Protector.HOURLY, "p"), "four looks are over"
     assert found.found == (Protection(Protector.HOURLY, "q"), Protection(Protector.BUDGET, "b", others=True))
     other = Protections()
     other.merge(found.found)
     other.merge(found.found)
     assert other.found == found.found
-    found.clear()
+    found.begin(lambda _: True)
     assert found.found == ()

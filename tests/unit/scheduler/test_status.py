@@ -23,7 +23,7 @@ from operators.scheduler import status
 from operators.scheduler.cache import Cache
 from operators.scheduler.deferred import LATE_SECONDS, Rank
 from operators.scheduler.pace import HOLDS, MESSAGE_SECONDS, REST_SECONDS, START_SECONDS, WRITES_AT_ONCE
-from operators.scheduler.status import BINDING_SECONDS, StatusWriter
+from operators.scheduler.status import BINDING_SECONDS, SLOW_SECONDS, StatusWriter
 from operators.scheduler.status_queue import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FLOOD
 from tests.unit.scheduler.fakes import (
     Call,
@@ -438,18 +438,71 @@ async def test_where_it_stands_that_a_gang_is_not_scheduled_it_says_so_until_its
         assert spoken(api, 1)[SCHEDULED] == ("True", "GangPlaced")
 
 
-async def test_of_a_single_pod_nothing_is_said_while_it_is_bound_however_long_that_takes() -> None:
+async def test_of_a_single_pod_it_is_said_later() -> None:
     api, cache = FakeApi(), bound_in_part(size=1)
     cache.receive(told(refused(1)))
     now = [100.0]
     async with writing(api, cache, clock=lambda: now[0]) as writer:
         finish(writer.report(Report(whole())))
-        now[0] += 10.0
+        now[0] += SLOW_SECONDS - 0.1
         await asyncio.sleep(0.3)
         assert (api.calls, writer.pending) == ([], 1)
-        cache.receive(told(pod("g-0", node="n", version="2")))
         now[0] += 0.6
-        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        await until(lambda: len(api.calls) == 1)
+        assert spoken(api, 0)[SCHEDULED] == ("False", "Binding")
+
+
+async def test_how_long_binds_take_counts_on_while_the_group_changes() -> None:
+    api, cache = FakeApi(), bound_in_part(0)
+    now = [100.0]
+    async with writing(api, cache, clock=lambda: now[0]) as writer:
+        for version in range(20, 26):
+            changed = refused()
+            changed.metadata.resource_version = str(version)
+            cache.receive(told(changed))
+            finish(writer.report(Report(whole())))
+            now[0] += 0.9
+            await asyncio.sleep(0.1)
+        await until(lambda: len(api.calls) == 1)
+        assert spoken(api, 0)[SCHEDULED] == ("False", "Binding")
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_what_was_said_meanwhile_does_not_come_after_the_last_word(failing: bool) -> None:
+    """The binds are confirmed while that is on the wire, which takes long; other binds wait."""
+    api, cache = FakeApi(), bound_in_part(0, 1)
+    cache.receive(told(refused()))
+    api.gate = asyncio.Event()
+    now = [100.0]
+    reason = BindFailed("ns/g-2", "n", 3, "no") if failing else None
+    async with writing(api, cache, clock=lambda: now[0], binding=lambda: True, failure=lambda _: reason) as writer:
+        finish(writer.report(Report(whole())))
+        now[0] += BINDING_SECONDS + 0.1
+        await until(lambda: len(api.calls) == 1)
+        for _ in range(3):  # looks while it is on the wire
+            now[0] += 0.7
+            await asyncio.sleep(0.1)
+        cache.receive(told(pod("g-2", node="n", version="2")))
+        now[0] += 0.7
+        await asyncio.sleep(0.1)
+        now[0] += 2.0
+        api.gate.set()
+        await until(lambda: not writer.pending)
+        assert [spoken(api, call)[SCHEDULED][0] for call in range(len(api.calls))] == ["False", "True"]
+
+
+async def test_what_is_said_meanwhile_and_refused_is_tried_again_with_patience() -> None:
+    api, cache = FakeApi(), bound_in_part(0, 1)
+    cache.receive(told(refused()))
+    api.on("PATCH", END, ApiError(422, "Invalid", "no"))
+    now = [100.0]
+    async with writing(api, cache, clock=lambda: now[0], message_seconds=5.0) as writer:
+        finish(writer.report(Report(whole())))
+        now[0] += BINDING_SECONDS
+        for _ in range(20):
+            now[0] += 0.6
+            await asyncio.sleep(0.03)
+        assert 1 <= len(api.calls) <= 3
 
 
 async def test_that_binds_fail_is_said_and_the_next_attempt_is_no_reason_to_say_otherwise() -> None:
