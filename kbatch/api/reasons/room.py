@@ -68,7 +68,7 @@ class NotEnoughResources(Reason):
                 _placeable(self, "can be placed"),
                 *_shortage(self),
                 _node_histogram(self),
-                *_protection(self),
+                *_protection(self.protected),
                 _capacity_help(self),
             ]
         )
@@ -121,6 +121,7 @@ class GangExceedsReclaimableShare(Reason):
     """The minimum fits the cluster, but would take the queue past what it deserves, and nothing less would help.
 
     In `resource`: the minimum asks for `asked`, the queue holds `allocated`, deserves `deserved`, and `idle` is free.
+    `protected`: what kept pods of its own queue from being evicted for it.
     """
 
     code: ClassVar[str] = "GangExceedsReclaimableShare"
@@ -131,14 +132,16 @@ class GangExceedsReclaimableShare(Reason):
     allocated: int
     deserved: int
     idle: int
+    protected: tuple[Protection, ...] = ()
 
     @property
     def message(self) -> str:
+        protection = "".join(f"{words}; " for words in _protection(self.protected))
         return (
             f"asks for {amount(self.resource, self.asked)}, more than Queue {self.queue} may reclaim: it holds "
             f"{amount(self.resource, self.allocated)} of a deserved {amount(self.resource, self.deserved)}, and "
-            f"{amount(self.resource, self.idle)} is idle; raise the queue's weight, lower minMember, or wait for idle "
-            f"room"
+            f"{amount(self.resource, self.idle)} is idle; {protection}raise the queue's weight, lower minMember, or "
+            f"wait for idle room"
         )
 
 
@@ -269,8 +272,8 @@ def _node_histogram(reason: NotEnoughResources) -> str:
     return f"{reason.fitting}/{reason.nodes} nodes fit{listed}"
 
 
-def _protection(reason: NotEnoughResources) -> list[str]:
-    words = ", ".join(found.words for found in reason.protected)
+def _protection(protected: tuple[Protection, ...]) -> list[str]:
+    words = ", ".join(found.words for found in protected)
     return [f"pods that could make room are protected by {words}"] if words else []
 
 

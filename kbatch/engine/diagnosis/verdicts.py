@@ -12,6 +12,7 @@ from kbatch.api.reasons import (
     BindFailed,
     ClusterTooSmall,
     ExcessBudgetExceeded,
+    GangExceedsReclaimableShare,
     Gated,
     InfiniteShareExceeded,
     NotEnoughResources,
@@ -185,7 +186,7 @@ def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[
     if found is None:
         return NotEnoughTasks(job.pipelined, job.minimum)
     protected = session.protected.get(job.key)
-    if protected and type(found) is NotEnoughResources:
+    if protected and (type(found) is NotEnoughResources or isinstance(found, GangExceedsReclaimableShare)):
         return replace(found, protected=protected)
     return found
 

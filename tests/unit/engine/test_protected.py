@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kbatch.api.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
-from kbatch.api.reasons import NotEnoughResources, Protection, Protector
+from kbatch.api.reasons import GangExceedsReclaimableShare, NotEnoughResources, Protection, Protector
 from kbatch.engine import CycleState
 from kbatch.engine.session.protections import Protections
 from kbatch.model.cluster import ClusterModel
@@ -135,6 +135,21 @@ def test_those_that_are_alike_are_told_the_same(grouped: bool) -> None:
     assert len(waiting) == 3
     for name in waiting:
         assert told(found, name) == (Protection(Protector.RUNTIME, "ns/a"),)
+
+
+def test_who_asks_for_more_than_its_queue_may_reclaim_is_told_what_protects_those_of_its_own_queue() -> None:
+    model = world(
+        [queue("q1"), queue("q2")],
+        [node(f"n{at}", "2") for at in range(3)],
+        [group("a", 2, queue="q1", disruption="Whole", min_runtime_seconds=100)],
+        [pod(f"a-{at}", of="a", on="n0") for at in range(2)],
+        [group("c", 4, queue="q2"), *[pod(f"c-{at}", of="c", on=f"n{1 + at // 2}") for at in range(4)]],
+        [group("b", 2, queue="q1"), *members("b", 2, priority=10)],
+    )
+    reason = run(model, policy(EVERYTHING), now=60).verdicts["ns/b"].reason
+    assert isinstance(reason, GangExceedsReclaimableShare)
+    assert reason.protected == (Protection(Protector.RUNTIME, "ns/a"),)
+    assert "3 cpu, and 0 cpu is idle; pods that could make room are protected by minRun" in reason.message
 
 
 def test_pods_that_could_make_no_room_are_not_named() -> None:
