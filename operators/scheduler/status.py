@@ -151,6 +151,7 @@ class StatusWriter:
             counts = conditions.of_types(wanted.conditions, sure)
             self._cache.decided(key, wanted.uid, counts, wanted.attempts, wanted.charged)
             self._queue.discard(key)
+            self._voiced.pop(key, None)
             if not self._sort(key, group, verdict, wanted):
                 self._let_go(key)
         if self.pending:
