@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbatch.cli.live import Context, Kubeconfig, ask
+from kbatch.cli.live import Context, Kubeconfig, ask, namespace_hint
 from kbatch.cli.output import BAD_INPUT, FAILED, Format, Output, console, fail, print_json
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def job_sets(
     """List the job sets of a cluster: the PodGroups and Jobs of a queue that carry the same label."""
     from kbatch.cli.views import job_set_table
 
-    found = ask(lambda client: gather(client, namespace), kubeconfig, context)
+    found = ask(lambda client: gather(client, namespace), kubeconfig, context, hint=namespace_hint(namespace))
     rows = [one.json() for one in found if queue in (None, one.queue)]
     if output is Output.JSON:
         print_json(rows)
@@ -91,7 +91,7 @@ def _command(name: str, text: str) -> Callable[..., None]:
             done: list[Done] = await getattr(Changes(api, dry_run=dry_run), name)(found)
             return done
 
-        _show(change, output, kubeconfig, context)
+        _show(change, output, kubeconfig, context, hint=namespace_hint(namespace))
 
     command.__doc__ = text
     return command
@@ -130,7 +130,7 @@ def reprioritize(
             groups = [await _group(api, *key) for key in keys]
         return await Changes(api, dry_run=dry_run).reprioritize(groups, priority_class)
 
-    _show(change, output, kubeconfig, context)
+    _show(change, output, kubeconfig, context, hint=namespace_hint(namespace) if job_set is not None else "")
 
 
 async def gather(api: Api, namespace: str | None) -> list[JobSet]:
@@ -156,12 +156,14 @@ def _show(
     output: Output,
     kubeconfig: str | None,
     context: str | None,
+    *,
+    hint: str = "",
 ) -> None:
     """Make a change, and print what became of each object; status 1 where something was refused."""
     from kbatch.cli.sets import UnknownNameError
 
     try:
-        done = ask(change, kubeconfig, context)
+        done = ask(change, kubeconfig, context, hint=hint)
     except UnknownNameError as error:
         fail(str(error))
     if output is Output.JSON:

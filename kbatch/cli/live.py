@@ -59,7 +59,7 @@ def groups(
         jobs = await all_jobs(client, namespace)
         return await list_all(client, PODGROUPS, namespace=namespace), jobs
 
-    found, jobs = ask(look, kubeconfig, context, hint=_hint(namespace))
+    found, jobs = ask(look, kubeconfig, context, hint=namespace_hint(namespace))
     outside = outside_queues(jobs)
     known = {key_of(group.metadata.namespace, group.metadata.name) for group in found}
     held = [held_row(job) for job in without_group(jobs, known)]
@@ -154,7 +154,7 @@ def held_jobs(
         found = [job for job in await list_all(client, JOBS, namespace=namespace) if is_held(job)]
         return found, await plain_manifests(client, found) if plain else []
 
-    jobs, manifests = ask(look, kubeconfig, context, hint=_hint(namespace))
+    jobs, manifests = ask(look, kubeconfig, context, hint=namespace_hint(namespace))
     if plain:
         print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
     elif output is Output.JSON:
@@ -169,7 +169,7 @@ def held_jobs(
             typer.echo(key_of(job.metadata.namespace, job.metadata.name))
 
 
-def _hint(namespace: str | None) -> str:
+def namespace_hint(namespace: str | None) -> str:
     """What helps whoever may not look at all namespaces."""
     return "" if namespace else "; look at one namespace with -n NAMESPACE"
 

@@ -175,6 +175,17 @@ def test_a_set_is_of_one_queue_and_holds_what_has_its_label_and_what_belongs_to_
     assert " ".join(lines[2].split()) == "research sweep 4 4 Completed=1 Pending=2 Running=1 1 1 0 0 0"
 
 
+@pytest.mark.parametrize("command", [("job-sets",), ("cancel", "--job-set", "sweep")])
+def test_who_may_not_look_at_all_namespaces_is_told_of_the_option(
+    kbatch: Command, server: Server, command: tuple[str, ...]
+) -> None:
+    server.refusals = {f"{ROOT}/podgroups": 403, f"{ROOT}/namespaces/team/podgroups": 403}
+    answer = kbatch(*command)
+    assert answer.exit_code == 1
+    assert answer.stderr.rstrip().endswith("not you; look at one namespace with -n NAMESPACE")
+    assert kbatch(*command, "-n", "team").stderr.rstrip().endswith("not you")
+
+
 def test_the_example_is_one_set() -> None:
     text = (Path(__file__).parents[3] / "examples" / "job-set.yaml").read_text()
     jobs = [msgspec.convert(each, Job) for each in yaml.safe_load_all(text)]
