@@ -42,15 +42,22 @@ def test_large_buffers_never_settle_on_the_heap() -> None:
 
 
 _HOLES = """
-import asyncio, json, os
+import asyncio, gc, json, os, weakref
 from pathlib import Path
 from kbatch.process import memory
+
+class Cycle:
+    pass
 
 def resident():
     return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 async def main():
     memory.set_up()
+    gone = weakref.ref(cycle_of := Cycle())
+    cycle_of.itself = cycle_of
+    gc.collect()
+    del cycle_of
     small = [bytes(8000) if at % 16 else bytes(600) for at in range(8000)]  # 60 MB, and every sixteenth stays
     del small[-1]
     kept = small[::16]
@@ -62,18 +69,19 @@ async def main():
         if before - resident() > 20 << 20:
             break
     trimming.cancel()
-    print(json.dumps([len(kept), before - resident()]))
+    print(json.dumps([len(kept), before - resident(), gone() is None]))
 
 asyncio.run(main())
 """
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
-def test_what_lies_free_on_the_heap_goes_back() -> None:
+def test_garbage_is_collected_and_what_lies_free_on_the_heap_goes_back() -> None:
     answer = subprocess.run([sys.executable, "-c", _HOLES], capture_output=True, text=True, check=True)
-    kept, given_back = json.loads(answer.stdout)
+    kept, given_back, collected = json.loads(answer.stdout)
     assert kept == 500
     assert given_back > 20 << 20
+    assert collected
 
 
 _READS = """
