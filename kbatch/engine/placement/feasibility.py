@@ -45,8 +45,10 @@ _MANY: Final = 1_000
 _FEW: Final = 64
 """Of trials for groups that may all be gone."""
 
-_MOST_ALIKE: Final = 10_000
-"""So many trials are kept for groups that are alike, and so many answers about classes."""
+_KEPT: Final = 500
+"""So many trials are kept for groups that are alike, and so many answers about classes; or twice as many as there are
+classes. What is more is of pods that are gone: ten thousand filled for a quarter of an hour, ten pods a second.
+"""
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""
@@ -111,6 +113,7 @@ class Feasibility:
         self._trials: dict[object, Trial] = {}
         self._before = before
         self._alike = alike
+        self._most_kept = max(_KEPT, 2 * len(session.model.classes))
         self._hopeless: dict[object, bool] = {}
         self._proved = proved
         self._counts: dict[str, tuple[_Counts, object]] = {}
@@ -186,7 +189,7 @@ class Feasibility:
         """How many pods of a class the emptied nodes hold, were there no others."""
         found = self.by_class.get(cls.id)
         if found is None:
-            if len(self.by_class) >= _MOST_ALIKE:
+            if len(self.by_class) >= self._most_kept:
                 self.by_class.clear()
             fitting = np.where(self._rankings.allowed(cls), np.int64(1 << 32), np.int64(0))
             for name, amount in cls.needs:
@@ -382,7 +385,7 @@ class Feasibility:
         finally:
             statement.rollback()
         if not session.gathering:  # sets of nodes may depend on anything about the group
-            if len(self._alike) >= _MOST_ALIKE:
+            if len(self._alike) >= self._most_kept:
                 self._alike.clear()
             self._alike[likeness] = found
         return found
