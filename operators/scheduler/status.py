@@ -7,11 +7,10 @@ one, of a successor or of another group of the same name. Where the server has a
 again as soon as the watch tells of it.
 
 That a gang is scheduled is said when its binds are confirmed, not when they are decided: else it would be untrue for as
-long as they take, and a successor would take a gang that was bound in part for one that once ran. Where it stands that
-it is not scheduled, and its binds take long, it is said that it is being bound: with some pods running the word of
-before would mean that the rest cannot be placed. Where binds fail for long, that is said. In the same way, that a gang
-loses its place is said when its pods are evicted: where there are many victims that takes seconds, and a plan may be
-given up.
+long as they take, and a successor would take a gang that was bound in part for one that once ran. Only where it stands
+that it is not scheduled is that taken back with the decision: with some pods running it would mean that the rest cannot
+be placed. Where binds fail for long, that is said. In the same way, that a gang loses its place is said when its
+pods are evicted: where there are many victims that takes seconds, and a plan may be given up.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import msgspec
 
 from kbatch.api import conditions
 from kbatch.api.objects import EstimatedStart, PodGroup, timestamp_us
-from kbatch.api.reasons import Binding, NotEnoughTasks, Reason
+from kbatch.api.reasons import BindFailed, NotEnoughTasks, Reason
 from kbatch.engine import Report, Verdict, verdict_conditions
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
@@ -45,21 +44,13 @@ from operators.scheduler.deferred import Rank
 from operators.scheduler.pace import MESSAGE_SECONDS, Pace
 from operators.scheduler.status_diff import Difference, Wanted, difference, manifest, start_moved, start_of
 from operators.scheduler.status_queue import Due, StatusQueue
-from operators.scheduler.unconfirmed import Held, Unconfirmed
+from operators.scheduler.unconfirmed import Unconfirmed
 from operators.scheduler.write_loop import Write, WriteLoop
 
 _log = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 4.0
 """What a new group lacks pods for is said only after so long."""
-
-BINDING_SECONDS: Final = 4.0
-SLOW_SECONDS: Final = 10.0
-"""That a group is being bound is said, where its status says that it is not scheduled, once that takes so long: of a
-gang, of which some pods may run already; and of any group, where there are many such or it has one pod."""
-
-VOICE_SECONDS: Final = 5.0
-"""What is said while binds are under way, and was not written, is tried again after so long."""
 
 WAKE_SECONDS: Final = 0.2
 """What may be due by itself is looked for so often."""
@@ -110,8 +101,6 @@ class StatusWriter:
         self._queue = StatusQueue(cache.groups.get, self._pace, binding=binding, clock=clock)
         self._loop = WriteLoop(self._next, at_once=self._at_once, look_again=self._left)
         self._held = Unconfirmed(cache.model)
-        self._voiced: dict[str, tuple[str, float]] = {}
-        """What is said of groups that are held, by its code, and from when on it may be said again."""
         self._look_again = 0.0
         self._lonely: dict[str, float] = {}
         """Of new groups without pods: since when that is known."""
@@ -151,21 +140,26 @@ class StatusWriter:
             counts = conditions.of_types(wanted.conditions, sure)
             self._cache.decided(key, wanted.uid, counts, wanted.attempts, wanted.charged)
             self._queue.discard(key)
-            self._voiced.pop(key, None)
-            if not self._sort(key, group, verdict, wanted):
-                self._let_go(key)
+            self._held.discard(key)
+            self._sort(key, group, verdict, wanted)
         if self.pending:
             self._loop.wake()
 
-    def _sort(self, key: str, group: PodGroup, verdict: Verdict, wanted: Wanted) -> bool:
-        """Have it written when its time has come; whether that is when what is under way is confirmed."""
+    def _sort(self, key: str, group: PodGroup, verdict: Verdict, wanted: Wanted) -> None:
+        """Have it written when its time has come."""
         if self._makes_pods(key, group, wanted):
             self._queue.put_first(key, wanted if not verdict.scheduled else wanted.let_in)
             if not verdict.scheduled:
-                return False
-        if self._cache.under_way(key) if verdict.scheduled else self._cache.leaving(key):
-            self._held.put(key, wanted, verdict, self._clock())
-            return True
+                return
+        if not verdict.scheduled and self._cache.leaving(key):
+            self._held.put(key, wanted, verdict)
+            return
+        if verdict.scheduled and self._cache.under_way(key):
+            self._held.put(key, wanted, verdict)
+            standing = conditions.find(group.status.conditions, conditions.SCHEDULED)
+            refused = standing is not None and standing.status == conditions.FALSE
+            if standing is None or not refused or standing.reason == BindFailed.code:
+                return
         apart = difference(group, wanted)
         if apart is Difference.STATUS and isinstance(verdict.reason, NotEnoughTasks) and _new(group):
             # Nobody has made its pods yet; they are most likely being made, and then there is more to say.
@@ -174,12 +168,6 @@ class StatusWriter:
         else:
             moved = start_moved(group.status.estimated_start, wanted.estimate)
             self._queue.put(key, wanted, apart, moved=moved)
-        return False
-
-    def _let_go(self, key: str) -> None:
-        """Nothing of the group is waited for any more."""
-        self._held.discard(key)
-        self._voiced.pop(key, None)
 
     def _makes_pods(self, key: str, group: PodGroup, wanted: Wanted) -> bool:
         """Whether pods of the group are made as soon as it says that it is in queue, which it does not yet."""
@@ -199,48 +187,26 @@ class StatusWriter:
     def _look(self, *, whole: bool = False) -> None:
         """Say of groups that their binds or evictions are confirmed, or that binds fail."""
         began = self._clock()
-        for key, (wanted, verdict, since) in self._held.due(began, whole=whole):
+        for key, (wanted, verdict) in self._held.due(began, whole=whole):
             group = self._cache.groups.get(key)
             if group is None or group.metadata.uid != wanted.uid:
-                self._let_go(key)
+                self._held.discard(key)
             elif not verdict.scheduled:
                 self._look_at_leaving(key, wanted)
             elif not self._cache.under_way(key):
-                self._let_go(key)
+                self._held.discard(key)
                 self._queue.put_deferred(key, wanted, began, self._rank(key, group))
             else:
-                reason = self._failure(key) or self._contradicted(key, group, began - since)
+                reason = self._failure(key)
                 if reason is not None:
-                    self._say_meanwhile(key, group, Held(wanted, verdict, since), reason)
+                    waits = msgspec.structs.replace(verdict, scheduled=False, reason=reason)
+                    said = verdict_conditions(waits, group.metadata.generation)
+                    failed = Wanted(wanted.uid, said, wanted.attempts, wanted.charged)
+                    if difference(group, failed) >= Difference.REASON:
+                        self._queue.put_urgent(key, failed)
         ended = self._clock()
         self._held.looked(ended)
         self._look_again = ended + LOOK_SECONDS
-
-    def _say_meanwhile(self, key: str, group: PodGroup, held: Held, reason: Reason) -> None:
-        """While binds are under way, have something else said; the same again only where it was not written."""
-        code, now = reason.code, self._clock()
-        voiced, until = self._voiced.get(key, ("", 0.0))
-        if voiced == code and now < until:
-            return
-        waits = msgspec.structs.replace(held.verdict, scheduled=False, reason=reason)
-        said = verdict_conditions(waits, group.metadata.generation)
-        meanwhile = Wanted(held.wanted.uid, said, held.wanted.attempts, held.wanted.charged)
-        if difference(group, meanwhile) >= Difference.REASON:
-            self._voiced[key] = code, now + VOICE_SECONDS
-            if isinstance(reason, Binding):
-                self._queue.put_later(key, meanwhile, now)
-            else:
-                self._queue.put_urgent(key, meanwhile)
-
-    def _contradicted(self, key: str, group: PodGroup, seconds: float) -> Binding | None:
-        """What is said of a group whose binds have taken so long, where its status says something else."""
-        standing = conditions.find(group.status.conditions, conditions.SCHEDULED)
-        if standing is None or standing.status != conditions.FALSE:
-            return None
-        job = self._cache.model.members.get(key)
-        gang = job is not None and job.minimum > 1
-        few = len(self._held) <= GROUPS_AT_ONCE
-        return Binding() if seconds >= (BINDING_SECONDS if gang and few else SLOW_SECONDS) else None
 
     def _look_at_leaving(self, key: str, wanted: Wanted) -> None:
         if self._cache.leaving(key):

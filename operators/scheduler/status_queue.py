@@ -130,9 +130,7 @@ class StatusQueue:
         self._urgent[key] = wanted
 
     def put_deferred(self, key: str, wanted: Wanted, since: float, rank: Rank) -> None:
-        """The group's binds are confirmed, which is so since a time: what was to be said meanwhile counts no more."""
-        self._urgent.pop(key, None)
-        self._patient.pop(key, None)
+        """The group's binds are confirmed, which is so since a time."""
         self._deferred.put(key, wanted, since, rank)
 
     def put_again(self, key: str, wanted: Wanted, *, first: bool) -> None:

@@ -24,11 +24,10 @@ WHOLE_SHARE: Final = 20
 
 
 class Held(NamedTuple):
-    """What is true of a group once that is confirmed, the verdict that says so, and since when that waits."""
+    """What is true of a group once that is confirmed, and the verdict that says so."""
 
     wanted: Wanted
     verdict: Verdict
-    since: float
 
 
 class Unconfirmed:
@@ -50,11 +49,9 @@ class Unconfirmed:
     def __contains__(self, key: str) -> bool:
         return key in self._groups
 
-    def put(self, key: str, wanted: Wanted, verdict: Verdict, now: float) -> None:
-        """This is true of a group when what is under way is confirmed; `now` as in `due`."""
-        known = self._groups.get(key)
-        same = known is not None and known.verdict.scheduled == verdict.scheduled
-        self._groups[key] = Held(wanted, verdict, known.since if known is not None and same else now)
+    def put(self, key: str, wanted: Wanted, verdict: Verdict) -> None:
+        """This is true of a group when what is under way is confirmed."""
+        self._groups[key] = Held(wanted, verdict)
         self._touched[key] = None
         if not verdict.scheduled:
             self._leaving[key] = None

@@ -35,7 +35,6 @@ from kbatch.api.reasons.named import (
 )
 from kbatch.api.reasons.passing import (
     BindFailed,
-    Binding,
     EngineError,
     Gated,
     MinimumLost,
@@ -58,7 +57,6 @@ from kbatch.api.reasons.room import (
 __all__ = [
     "GROUP_REASONS",
     "BindFailed",
-    "Binding",
     "ClusterTooSmall",
     "EngineError",
     "ExcessBudgetExceeded",
@@ -117,7 +115,6 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     Reserved,
     VictimsTerminating,
     BindFailed,
-    Binding,
     Gated,
     NotEnoughResources,
 )

@@ -103,18 +103,6 @@ class BindFailed(Reason):
 
 
 @dataclass(frozen=True, slots=True)
-class Binding(Reason):
-    """The group is placed, and its binds are under way for longer than usual; some of its pods may run already."""
-
-    code: ClassVar[str] = "Binding"
-    rank: ClassVar[int] = 155
-
-    @property
-    def message(self) -> str:
-        return "nodes are chosen for its minimum, and its pods are being bound to them; it continues by itself"
-
-
-@dataclass(frozen=True, slots=True)
 class Gated(Reason):
     """`gated` of the pods that are needed have scheduling gates that others must lift."""
 

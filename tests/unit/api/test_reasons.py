@@ -55,7 +55,6 @@ def test_precedence_is_that_of_the_design() -> None:
         "Reserved",
         "VictimsTerminating",
         "BindFailed",
-        "Binding",
         "Gated",
         "NotEnoughResources",
     ]

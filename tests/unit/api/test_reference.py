@@ -14,7 +14,6 @@ from kbatch.api.node_reasons import NODE_REASONS, NodeReason
 from kbatch.api.reasons import (
     GROUP_REASONS,
     BindFailed,
-    Binding,
     ClusterTooSmall,
     EngineError,
     ExcessBudgetExceeded,
@@ -79,7 +78,6 @@ EXAMPLES: list[Reason] = [
     Reserved("team/big", "cpu", 32000),
     VictimsTerminating(victims=3, nodes=2),
     BindFailed("team/qj-1-x", "node-3", failures=2, why="409 Conflict: the pod changed"),
-    Binding(),
     Gated(gated=2, needed=6, gates=("example.com/licence",)),
     NotEnoughResources(6, 4, "cpu", 2000, nodes=12, nodes_by_reason=(("insufficient cpu", 7), ("taint dedicated", 5))),
 ]

@@ -23,7 +23,7 @@ from operators.scheduler import status
 from operators.scheduler.cache import Cache
 from operators.scheduler.deferred import LATE_SECONDS, Rank
 from operators.scheduler.pace import HOLDS, MESSAGE_SECONDS, REST_SECONDS, START_SECONDS, WRITES_AT_ONCE
-from operators.scheduler.status import BINDING_SECONDS, SLOW_SECONDS, StatusWriter
+from operators.scheduler.status import StatusWriter
 from operators.scheduler.status_queue import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FLOOD
 from tests.unit.scheduler.fakes import (
     Call,
@@ -407,122 +407,26 @@ async def test_a_gang_is_said_to_be_scheduled_once_its_binds_are_confirmed() -> 
         await until(lambda: writer.pending == 0)
 
 
-def refused(size: int = 3) -> PodGroup:
-    """A gang whose status says that it is not scheduled."""
+async def test_that_a_gang_is_not_scheduled_is_taken_back_with_the_decision_and_said_again_if_its_binds_fail() -> None:
+    api, cache = FakeApi(), bound_in_part(0, 1)
     before = Condition(
         type=SCHEDULED, status="False", reason="NotEnoughTasks", last_transition_time="2026-01-01T00:00:00Z"
     )
-    return group(minimum=size, version="15", conditions=(before,))
-
-
-async def test_where_it_stands_that_a_gang_is_not_scheduled_it_says_so_until_its_binds_are_confirmed() -> None:
-    """Else, were this process killed in between, the next one would take it for a gang that lost pods."""
-    api, cache = FakeApi(), bound_in_part(0, 1)
-    cache.receive(told(refused()))
-    now = [100.0]
-    async with writing(api, cache, clock=lambda: now[0]) as writer:
+    cache.receive(told(group(minimum=3, version="15", conditions=(before,))))
+    failure: list[BindFailed] = []
+    async with writing(api, cache, failure=lambda _: failure[0] if failure else None) as writer:
         finish(writer.report(Report(whole())))
-        now[0] += BINDING_SECONDS - 0.1
-        await asyncio.sleep(0.3)
-        assert (api.calls, writer.pending) == ([], 1)
-        now[0] += 0.6  # it takes long: that is said, once
         await until(lambda: len(api.calls) == 1)
-        assert spoken(api, 0)[SCHEDULED] == ("False", "Binding")
-        now[0] += 0.6
+        assert {one["type"]: one["status"] for one in api.calls[0].body["status"]["conditions"]}[SCHEDULED] == "True"
+        failure.append(BindFailed("ns/g-2", "n", 3, "no"))
+        await until(lambda: len(api.calls) == 2)
+        said = {one["type"]: (one["status"], one["reason"]) for one in api.calls[1].body["status"]["conditions"]}
+        assert said[SCHEDULED] == ("False", "BindFailed")
         finish(writer.report(Report(whole())))
         await asyncio.sleep(0.3)
-        assert len(api.calls) == 1
+        assert len(api.calls) == 2, "the next attempt is no reason to say otherwise"
         cache.receive(told(pod("g-2", node="n", version="2")))
-        now[0] += 0.6
-        await until(lambda: len(api.calls) == 2 and not writer.pending)
-        assert spoken(api, 1)[SCHEDULED] == ("True", "GangPlaced")
-
-
-async def test_of_a_single_pod_it_is_said_later() -> None:
-    api, cache = FakeApi(), bound_in_part(size=1)
-    cache.receive(told(refused(1)))
-    now = [100.0]
-    async with writing(api, cache, clock=lambda: now[0]) as writer:
-        finish(writer.report(Report(whole())))
-        now[0] += SLOW_SECONDS - 0.1
-        await asyncio.sleep(0.3)
-        assert (api.calls, writer.pending) == ([], 1)
-        now[0] += 0.6
-        await until(lambda: len(api.calls) == 1)
-        assert spoken(api, 0)[SCHEDULED] == ("False", "Binding")
-
-
-async def test_how_long_binds_take_counts_on_while_the_group_changes() -> None:
-    api, cache = FakeApi(), bound_in_part(0)
-    now = [100.0]
-    async with writing(api, cache, clock=lambda: now[0]) as writer:
-        for version in range(20, 26):
-            changed = refused()
-            changed.metadata.resource_version = str(version)
-            cache.receive(told(changed))
-            finish(writer.report(Report(whole())))
-            now[0] += 0.9
-            await asyncio.sleep(0.1)
-        await until(lambda: len(api.calls) == 1)
-        assert spoken(api, 0)[SCHEDULED] == ("False", "Binding")
-
-
-@pytest.mark.parametrize("failing", [False, True])
-async def test_what_was_said_meanwhile_does_not_come_after_the_last_word(failing: bool) -> None:
-    """The binds are confirmed while that is on the wire, which takes long; other binds wait."""
-    api, cache = FakeApi(), bound_in_part(0, 1)
-    cache.receive(told(refused()))
-    api.gate = asyncio.Event()
-    now = [100.0]
-    reason = BindFailed("ns/g-2", "n", 3, "no") if failing else None
-    async with writing(api, cache, clock=lambda: now[0], binding=lambda: True, failure=lambda _: reason) as writer:
-        finish(writer.report(Report(whole())))
-        now[0] += BINDING_SECONDS + 0.1
-        await until(lambda: len(api.calls) == 1)
-        for _ in range(3):  # looks while it is on the wire
-            now[0] += 0.7
-            await asyncio.sleep(0.1)
-        cache.receive(told(pod("g-2", node="n", version="2")))
-        now[0] += 0.7
-        await asyncio.sleep(0.1)
-        now[0] += 2.0
-        api.gate.set()
-        await until(lambda: not writer.pending)
-        assert [spoken(api, call)[SCHEDULED][0] for call in range(len(api.calls))] == ["False", "True"]
-
-
-async def test_what_is_said_meanwhile_and_refused_is_tried_again_with_patience() -> None:
-    api, cache = FakeApi(), bound_in_part(0, 1)
-    cache.receive(told(refused()))
-    api.on("PATCH", END, ApiError(422, "Invalid", "no"))
-    now = [100.0]
-    async with writing(api, cache, clock=lambda: now[0], message_seconds=5.0) as writer:
-        finish(writer.report(Report(whole())))
-        now[0] += BINDING_SECONDS
-        for _ in range(20):
-            now[0] += 0.6
-            await asyncio.sleep(0.03)
-        assert 1 <= len(api.calls) <= 3
-
-
-async def test_that_binds_fail_is_said_and_the_next_attempt_is_no_reason_to_say_otherwise() -> None:
-    api, cache = FakeApi(), bound_in_part(0, 1)
-    cache.receive(told(refused()))
-    failure = [BindFailed("ns/g-2", "n", 3, "no")]
-    async with writing(api, cache, failure=lambda _: failure[0]) as writer:
-        finish(writer.report(Report(whole())))
-        await until(lambda: len(api.calls) == 1)
-        assert spoken(api, 0)[SCHEDULED] == ("False", "BindFailed")
-        finish(writer.report(Report(whole())))
-        await asyncio.sleep(0.3)
-        assert len(api.calls) == 1
-        cache.receive(told(pod("g-2", node="n", version="2")))
-        await until(lambda: len(api.calls) == 2 and not writer.pending)
-
-
-def spoken(api: FakeApi, call: int) -> dict[str, tuple[str, str]]:
-    """The status and reason of each condition that a write says."""
-    return {one["type"]: (one["status"], one["reason"]) for one in api.calls[call].body["status"]["conditions"]}
+        await until(lambda: len(api.calls) == 3 and not writer.pending)
 
 
 def whole_and_said() -> Cache:

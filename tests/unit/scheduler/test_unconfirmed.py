@@ -26,13 +26,13 @@ def three(cache: Cache) -> Unconfirmed:
     """Two groups whose binds are under way, and one that is evicted; all of them were looked at at 100."""
     held = Unconfirmed(cache.model)
     for name, scheduled in (("a", True), ("b", True), ("c", False)):
-        held.put(f"ns/{name}", WANTED, verdict(name, scheduled=scheduled), 100.0)
+        held.put(f"ns/{name}", WANTED, verdict(name, scheduled=scheduled))
     assert keys(held, 100.0) == ["ns/a", "ns/b", "ns/c"]
     return held
 
 
 def keys(held: Unconfirmed, now: float, *, took: float = 0.0, whole: bool = False) -> list[str]:
-    found = [key for key, *_ in held.due(now, whole=whole)]
+    found = [key for key, _ in held.due(now, whole=whole)]
     held.looked(now + took)
     return found
 
@@ -71,14 +71,7 @@ def test_one_that_comes_anew_is_looked_at_soon_and_one_that_is_given_up_never() 
     held.heard((of("b"),))
     for key in ("ns/b", "ns/c"):
         held.discard(key)
-    held.put("ns/d", WANTED, verdict("d", scheduled=True), 100.0)
+    held.put("ns/d", WANTED, verdict("d", scheduled=True))
     assert (len(held), "ns/b" in held, "ns/d" in held) == (2, False, True)
     assert keys(held, 100.1) == ["ns/d"]
     assert keys(held, 100.2) == []
-
-
-def test_how_long_it_waits_counts_from_the_first_word_of_its_kind() -> None:
-    held = three(world())
-    held.put("ns/a", WANTED, verdict("a", scheduled=True), 105.0)
-    held.put("ns/b", WANTED, verdict("b", scheduled=False), 105.0)
-    assert {key: since for key, (_, _, since) in held.due(106.0)} == {"ns/a": 100.0, "ns/b": 105.0, "ns/c": 100.0}
