@@ -149,7 +149,7 @@ class Controller:
             elif same(queue.status, report.status(queue.status)):
                 self._pauses.succeeded(name)
                 self._work.reconciles.labels("unchanged").inc()
-            elif not self._pauses.left(name):
+            elif not self._pauses.paused(name):
                 changed.append((queue, report))
         limit = asyncio.Semaphore(_PARALLEL)
         results = await asyncio.gather(*(self._write(limit, queue, report) for queue, report in changed))

@@ -85,7 +85,7 @@ class QuotaMarks:
         """Write for ever what differs; started once all namespaces and quotas are known."""
         while True:
             name = await self._queue.get()
-            if self._pauses.left(name) or not await self.look_at(name):  # a quota tells of each pod: no reason to try
+            if self._pauses.paused(name) or not await self.look_at(name):  # a quota tells of each pod: no reason to try
                 self._queue.done(name, self._pauses.left(name))
             else:
                 self._queue.done(name)

@@ -218,7 +218,7 @@ class CandidatePool:
         if rank is not None:
             found[kind] = rank
         elif self._consent.guards:
-            for unit in self._some(kind):  # the first may stand where it is of no use
+            for unit in islice(self._some(kind), 1, None):  # the first may stand where it is of no use
                 if not self._consent.protected(self._ballot, preemptor, unit):
                     break
 
