@@ -124,7 +124,6 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
                     await pods.synced.wait()
             memory.settle()
             group.create_task(server.serve(), name="server")
-            group.create_task(memory.keep_trimming(), name="memory")
             host = KopfHost(
                 name="webhook",
                 registry=make_registry(admission),

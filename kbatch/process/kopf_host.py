@@ -118,6 +118,7 @@ class KopfHost:
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[BaseException | None] | None = None
+        self._trimming: asyncio.Task[None] | None = None
 
         @kopf.on.login(registry=registry, id="login")
         async def login(**_: Any) -> kopf.AiohttpSession:
@@ -144,6 +145,7 @@ class KopfHost:
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         memory.live_beside_kopf()
+        self._trimming = asyncio.create_task(memory.keep_trimming(), name="memory")
         self._thread.start()
         return self
 
@@ -151,6 +153,8 @@ class KopfHost:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stopping = True
+        if self._trimming is not None:
+            self._trimming.cancel()
         if self._kopf_loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):  # kopf has ended by itself, and its loop is closed
                 self._kopf_loop.call_soon_threadsafe(self._stop.set)

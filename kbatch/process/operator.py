@@ -123,7 +123,6 @@ async def serve_operator(runtime: Runtime[SettingsT], assemble: Callable[[Ground
                 for context in (*operator.around, host):
                     await around.enter_async_context(context)
                 group.create_task(host.ended(), name="kopf")
-                group.create_task(memory.keep_trimming(), name="memory")
                 group.create_task(feed.run(), name="feed")
                 for beside in operator.beside:
                     group.create_task(beside(), name=beside.__name__.strip("_"))

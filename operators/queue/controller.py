@@ -24,7 +24,8 @@ from kbatch.kube.pauses import Pauses
 from kbatch.kube.writes import apply_status, create
 from kbatch.metrics import QueueMetrics, ReconcileMetrics
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Event, Upsert, left_out, name_of
+from kbatch.model.events import Event, Upsert
+from kbatch.process.applying import apply
 from kbatch.resources import CPU, Resources
 from operators.queue import FIELD_MANAGER, RETRY_LONGEST, RETRY_SECONDS
 from operators.queue.status import GroupCounts, Report, manifest, reports, same
@@ -172,19 +173,7 @@ class Controller:
 
     def _apply(self, events: Sequence[Event]) -> None:
         for event in events:
-            try:
-                self.model.apply(event)
-            except Exception as error:  # noqa: BLE001 - whatever a manifest holds, the process goes on without it
-                _log.exception("an object breaks the model and is left out: %s", name_of(event))
-                self._leave_out(event, f"{type(error).__name__}: {error}")
-
-    def _leave_out(self, event: Event, why: str) -> None:
-        if not isinstance(event, Upsert):
-            return
-        try:
-            self.model.apply(left_out(event.obj, why))
-        except Exception:  # noqa: BLE001 - as above
-            _log.exception("and cannot be left out properly either: %s", name_of(event))
+            apply(self.model, event)
 
     async def _write(self, limit: asyncio.Semaphore, queue: Queue, report: Report) -> bool:
         """Write one status; whether there is nothing left to do for it."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -25,12 +24,11 @@ from kbatch.api.objects import AnyObject, Condition, Pod, PodGroup, RawQuantity
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import key_of
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Delete, Event, Unreadable, Upsert, left_out, name_of
+from kbatch.model.events import Delete, Event, Unreadable, Upsert, left_out
+from kbatch.process.applying import apply
 from kbatch.times import SECOND
 from operators.scheduler.ahead import Ahead
 from operators.scheduler.quiet import is_quiet, known_of, says_the_same
-
-_log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 50
 """So many events take a millisecond or two."""
@@ -209,11 +207,7 @@ class Cache:
         if isinstance(event, Upsert) and isinstance(event.obj, PodGroup):
             event = Upsert(self._as_decided(event.obj))
         before, generation = known_of(self.model, event), self.model.generation
-        try:
-            self.model.apply(event)
-        except Exception as error:  # noqa: BLE001 - whatever a manifest holds, the loop goes on without it
-            _log.exception("an object breaks the model and is left out: %s", name_of(event))
-            self._leave_out(event, f"{type(error).__name__}: {error}")
+        if not apply(self.model, event, self._note):
             return True
         if isinstance(event, Unreadable):
             self._note(event)
@@ -232,16 +226,6 @@ class Cache:
     def _note(self, one: Unreadable) -> None:
         self.unreadable[one.kind, key_of(one.namespace, one.name)] = one
         self.report_unreadable(one)
-
-    def _leave_out(self, event: Event, why: str) -> None:
-        if not isinstance(event, Upsert):
-            return
-        instead = left_out(event.obj, why)
-        self._note(instead)
-        try:
-            self.model.apply(instead)
-        except Exception:  # noqa: BLE001 - as above
-            _log.exception("and cannot be left out properly either")
 
     # --- what this process does ---------------------------------------------------------------------------------------
 

@@ -68,7 +68,14 @@ async def test_kopf_in_its_thread_tells_of_podgroups_and_writes_nothing(kmock: k
         assert await asyncio.wait_for(seen.get(), 20) == ("ns/pg", "7")
         assert host.check() is None
         assert gc.get_threshold() == YOUNG_BESIDE_KOPF, "what kopf leaves behind is not let lie for long"
+        assert "memory" in _tasks(), "and what is free on the heap goes back"
     assert host.check() == "kopf does not run"
+    await asyncio.sleep(0)
+    assert "memory" not in _tasks()
     with pytest.raises(ProcessError, match="kopf ended"):
         await asyncio.wait_for(host.ended(), 5)
     assert not [request for request in kmock if request.method.value.upper() in {"POST", "PUT", "PATCH", "DELETE"}]
+
+
+def _tasks() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks()}
