@@ -56,13 +56,21 @@ def chosen(root: Path = ROOT) -> Iterator[str]:
 
 
 def sources(root: Path = ROOT) -> list[Path]:
-    """All modules of the package, and what else stands in its folders."""
-    return sorted(path for path in (root / PACKAGE).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    """All modules of the package, and what else stands in its folders; not what tools leave there."""
+
+    def belongs(part: str) -> bool:
+        return part != "__pycache__" and not part.startswith(".")
+
+    found = (path for path in (root / PACKAGE).rglob("*") if path.is_file())
+    return sorted(path for path in found if all(map(belongs, path.relative_to(root).parts)))
 
 
 def digest(root: Path = ROOT) -> str:
     """Of all that decides what comes out: the package, this tool, and the versions of what it is built with."""
     found = hashlib.sha256()
-    for path in (*sources(root), *sorted(Path(__file__).parent.glob("*.py")), root / "uv.lock"):
-        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    tool = Path(__file__).parent
+    named = {path.relative_to(root).as_posix(): path for path in (*sources(root), root / "uv.lock")}
+    named |= {path.relative_to(tool).as_posix(): path for path in sorted(tool.glob("*.py"))}
+    for name, path in named.items():
+        found.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()
