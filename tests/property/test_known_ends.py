@@ -28,6 +28,7 @@ from kbatch.api.objects import (
 )
 from kbatch.engine.carryover import known_ends
 from kbatch.engine.carryover.known_ends import KnownEnds
+from kbatch.engine.state.timeline import releases
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.expected import Expected
@@ -110,6 +111,21 @@ def node(index: int) -> Node:
     return Node(metadata=Metadata(name=f"n{index}"), status=NodeStatus(allocatable={"cpu": "8", "pods": "20"}))
 
 
+def forget_changed_nodes(model: ClusterModel) -> None:
+    """Let the model remember the last change of a node alone, as after thousands of them."""
+    model.node_changes._most, model.node_changes._alive = 1, ()
+
+
+def running(name: str, index: int, seconds: int) -> Pod:
+    return Pod(
+        metadata=Metadata(
+            name=name, namespace="ns", uid=name, annotations=said(seconds) | {GROUP_NAME_ANNOTATION: name}
+        ),
+        spec=PodSpec(scheduler_name="kube-batch", node_name=f"n{index}"),
+        status=PodStatus(phase="Running", start_time=stamp(0)),
+    )
+
+
 def catch_up(known: KnownEnds, model: ClusterModel, now: int, *, learns: bool) -> list[tuple[int, int, str, int]]:
     table = model.table
     by = (lambda group: LEARNED if group.key == "ns/a" else None) if learns else None
@@ -136,9 +152,14 @@ def few_in_order() -> Iterator[None]:
 @given(
     st.lists(st.tuples(st.integers(-3, 20), st.lists(events(), max_size=5), st.booleans()), min_size=1, max_size=8),
     st.booleans(),
+    st.booleans(),
 )
-def test_known_ends_follow_the_cluster(rounds: list[tuple[int, list[Event], bool]], learns: bool) -> None:
+def test_known_ends_follow_the_cluster(
+    rounds: list[tuple[int, list[Event], bool]], learns: bool, forgets: bool
+) -> None:
     model, known, now = ClusterModel(), KnownEnds(), START
+    if forgets:
+        forget_changed_nodes(model)
     for index in range(NODES):
         model.apply(Upsert(node(index)))
     for passed, happening, assumes in rounds:
@@ -177,3 +198,21 @@ def test_a_clock_that_goes_back_takes_back_that_a_pod_was_late() -> None:
     for passed, end in ((15, 16), (5, 10)):
         found = catch_up(known, model, START + passed * SECOND, learns=False)
         assert [at for at, *_ in found] == [START + end * SECOND]
+
+
+def test_more_changed_nodes_than_are_remembered_make_nobody_look_at_all_groups() -> None:
+    model, known = ClusterModel(), KnownEnds()
+    forget_changed_nodes(model)
+    for index in range(NODES):
+        model.apply(Upsert(node(index)))
+    for index, name in enumerate(NAMES):
+        model.apply(Upsert(running(name, index, 10)))
+    catch_up(known, model, START, learns=False)
+    for index in range(NODES):
+        model.apply(Upsert(node(index)))
+        model.apply(Upsert(running("a", index, 20)))
+        model.apply(Delete(Pod, "ns", "a"))
+    with mock.patch.object(known_ends, "releases", wraps=releases) as looked:
+        found = catch_up(known, model, START, learns=False)
+    assert [key for _, _, key, _ in found] == ["ns/b", "ns/c"]
+    assert not looked.called

@@ -121,8 +121,10 @@ class KnownEnds:
         if self._groups[0] is not model.changes or self._nodes[0] is not model.node_changes:
             return None
         groups, nodes = model.changes.since(self._groups[1]), model.node_changes.since(self._nodes[1])
-        if groups is None or nodes is None:
+        if groups is None:
             return None
+        if nodes is None:  # who changes most are the pods of groups, and those are known
+            nodes = [*model.nodes, *(name[1:] for name in self._of if name[0] == "@")]
         foreign = (
             f"@{name}" for name in nodes
             if f"@{name}" in self._of or ((record := model.nodes.get(name)) is not None and record.foreign)
