@@ -102,17 +102,17 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
     """The parts of one cycle."""
     session = Session(snapshot, policy)
     rankings = NodeRankings(
-        session.room, session.predicates, session.scores, policy.fingerprint, scoring=Scoring(session)
+        session.room, session.plugins.predicates, session.plugins.scores, policy.fingerprint, scoring=Scoring(session)
     )
     consent = Consent(session)
     if session.model.objects.get(PodDisruptionBudget):
         budgets = Budgets(session.model)
         consent.guards.append(budgets)
-        session.removed_hooks.append(budgets.removed)
+        session.plugins.removed_hooks.append(budgets.removed)
     hourly = HourlyLimit(session, snapshot.state.evictions)
     if hourly:
         consent.guards.append(hourly)
-        session.removed_hooks.append(hourly.removed)
+        session.plugins.removed_hooks.append(hourly.removed)
     refusals = session.model.refusals
     if refusals.evictions:
         consent.guards.append(RefusedVictims(refusals.evictions))
@@ -167,7 +167,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
                 yield step
     session.phase = "estimates"
     with observer.span("estimates"):
-        yield from session.foresee()
+        yield from session.plugins.foresee()
     if not decided and not session.withdrawn:
         context.unschedulable.begin()
     for kind, arguments in zip(policy.action_types, policy.action_arguments, strict=True):
@@ -197,7 +197,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     if expected is not None:
         session.wake.append(expected)
     state = yield from _state_after(context)
-    opinion = session.opinion()
+    opinion = session.plugins.opinion(session.wake)
     wake = session.next_wake(opinion)
     after = Memo(policy.fingerprint)
     context.unschedulable.keep(after)
@@ -217,7 +217,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after.lone_pods = context.lone_pods.keep(session.queues)
     after.ends = context.planned.ends.left() if context.planned is not None else None
     awake.leave(after, session, (yield from resting_after(session)))
-    queues = session.standings()
+    queues = session.plugins.standings()
     planned = context.planned
     starts = {key: each.at for key, each in planned.starts.items() if planned.stands(each)} if planned else {}
     outcome = Outcome(
@@ -240,7 +240,7 @@ def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
     broken = yield from broken_after(session)
     planned = promised(context.planned) if context.planned is not None and context.planned.keeps else ()
     return CycleState(
-        plugins=session.plugin_states(),
+        plugins=session.plugins.states(session.snapshot.state.plugins),
         clocks=clocks,
         gathered=gathered,
         binding=binding,

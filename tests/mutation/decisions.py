@@ -233,7 +233,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reclaim-plans-for-whom-has-its-share", f"{_ACTIONS}/reclaim.py",
-        "    if queue.record.open and context.session.overused(queue, job) is None:\n", "    if queue.record.open:\n",
+        "    if queue.record.open and context.session.plugins.overused(queue, job) is None:\n",
+        "    if queue.record.open:\n",
         "reclaim keeps room for a group that allocate tries after those that reclaim may help",
     ),
     Mutant(

@@ -28,8 +28,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lift-reversed", _LEDGER,
-        "self.session.job_key(job) > self.session.job_key(holder)",
-        "self.session.job_key(job) < self.session.job_key(holder)",
+        "self.session.plugins.job_key(job) > self.session.plugins.job_key(holder)",
+        "self.session.plugins.job_key(job) < self.session.plugins.job_key(holder)",
         "those behind the aged group take its room, those ahead of it do not",
     ),
     Mutant(
@@ -237,7 +237,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "aged-before-its-elders", _PLANNED,
-        "if aged and self.session.job_key(job)", "if not aged and self.session.job_key(job)",
+        "if aged and self.session.plugins.job_key(job)", "if not aged and self.session.plugins.job_key(job)",
         "a group beyond the ageing time keeps its room from those ahead of it in its queue",
     ),
     Mutant(
@@ -362,7 +362,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "neighbours-stay", "kbatch/engine/reservation/ahead.py",
-        "self._session.removed_hooks) if self._heeded", "self._session.removed_hooks) if False",
+        "self._session.plugins.removed_hooks) if self._heeded", "self._session.plugins.removed_hooks) if False",
         "a gang is not planned onto nodes that its own kind is going to leave",
     ),
     Mutant(

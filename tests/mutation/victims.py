@@ -24,12 +24,12 @@ _STATE: Final = "kbatch/engine/state"
 MUTANTS: Final = (
     Mutant(
         "spared-although-charged", _SPARING,
-        "if queue.record.excess_budget is not None and self._session.charged_now(queue.name):", "if False:",
+        "if queue.record.excess_budget is not None and self._session.plugins.charged_now(queue.name):", "if False:",
         "a victim stays beside a group that was charged as if it had gone: the budget is passed",
     ),
     Mutant(
         "never-spared-beside-a-budget", _SPARING,
-        "if queue.record.excess_budget is not None and self._session.charged_now(queue.name):",
+        "if queue.record.excess_budget is not None and self._session.plugins.charged_now(queue.name):",
         "if queue.record.excess_budget is not None:",
         "victims go for nobody in a queue with an excessBudget",
     ),

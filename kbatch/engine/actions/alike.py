@@ -18,7 +18,7 @@ from kbatch.engine.state.minimum import likeness
 def tells_of_others(context: CycleContext, job: JobState) -> bool:
     """Whether others of its queue that are alike fail for certain where the job does, if `moment` stands still."""
     session, planned = context.session, context.planned
-    if not (session.by_job and session.limits_alike) or context.ledger or not likeness(job):
+    if not (session.plugins.by_job and session.plugins.limits_alike) or context.ledger or not likeness(job):
         return False
     if planned is not None and (planned.keeps or planned.may_plan(job) or job.key in planned.starts):
         return False

@@ -132,8 +132,8 @@ def _behind(session: Session, first: Sequence[JobState], job: JobState) -> bool:
     """
     statement = Statement(session, job)
     statement.withdraw_all(job)
-    key = session.job_key(job)
-    found = any(each.queue != job.queue or session.job_key(each) < key for each in first)
+    key = session.plugins.job_key(job)
+    found = any(each.queue != job.queue or session.plugins.job_key(each) < key for each in first)
     statement.rollback()
     return found
 
@@ -152,7 +152,7 @@ def _rounds(session: Session, lines: list[_Line], *, modest: bool) -> Iterator[T
         moved = yield from line.step(modest=modest)
         if not line:
             heapq.heappop(heap)
-        elif moved or session.looks_ahead:
+        elif moved or session.plugins.looks_ahead:
             heapq.heapreplace(heap, (line.key(), at))
 
 
@@ -170,7 +170,7 @@ def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, N
     weaker = [
         other for other in session.nominees.values() if other.queue == job.queue and other.priority < job.priority
     ]
-    weaker.sort(key=session.job_key, reverse=True)
+    weaker.sort(key=session.plugins.job_key, reverse=True)
     for other in weaker:
         statement.withdraw_all(other)
         mark = len(statement)
@@ -221,8 +221,8 @@ class _Line:
 
     def key(self) -> tuple[Any, ...]:
         """The queue's place among those that have a job in line."""
-        more = next_request(self._heap[0][1]) if self.session.looks_ahead else None
-        return self.session.queue_key(self.queue, more)
+        more = next_request(self._heap[0][1]) if self.session.plugins.looks_ahead else None
+        return self.session.plugins.queue_key(self.queue, more)
 
     def readmit(self) -> None:
         """Let those stand in line again that a promise to others kept out."""
@@ -281,7 +281,7 @@ class _Line:
     def _maybe_enough(self, job: JobState) -> bool:
         """Whether the queue has had enough for the job, or asking raises: who tries it is to see that."""
         try:
-            return self.session.overused(self.queue, job) is not None
+            return self.session.plugins.overused(self.queue, job) is not None
         except Exception:  # noqa: BLE001 -- as in `guarding`
             return True
 
@@ -293,7 +293,7 @@ class _Line:
 
     def _try(self, job: JobState, *, modest: bool) -> Generator[Transaction | Turn, None, bool]:
         if modest:
-            reason = self.session.overused(self.queue, job)
+            reason = self.session.plugins.overused(self.queue, job)
             if reason is not None:
                 self._put_off.append(job)
                 self._passed[job.key] = job, reason
@@ -377,7 +377,7 @@ class _Line:
     def _minimum(self, job: JobState) -> Generator[Transaction | Turn, None, bool | None]:
         """Place the minimum; None: those that matter more come first."""
         context, session = self.context, self.session
-        reason = session.valid(job)
+        reason = session.plugins.valid(job)
         if reason is not None:
             session.refuse(job, reason)
             return False
@@ -390,7 +390,7 @@ class _Line:
         statement = Statement(session, job)
         failed, mark = context.unschedulable, self._mark(job, tasks)
         known = not failed.empty and failed.known(job, mark, tasks)
-        known = known and not session.over_limits(job, following)  # which limit refuses it is found by trying
+        known = known and not session.plugins.over_limits(job, following)  # which limit refuses it is found by trying
         if known and job.together is None:
             account_for(context.rankings, statement, (When.NOW,))
         placed = not known and (yield from self._placed(statement, following, tasks))
@@ -532,7 +532,7 @@ class _Line:
         rest = self._surplus.get(job.key)
         if rest is None:
             tasks = [task for task in unplaced(job) if self._best_effort or not task.cls.best_effort]
-            rest = self._surplus[job.key] = Growing(job, tasks, session.task_key)
+            rest = self._surplus[job.key] = Growing(job, tasks, session.plugins.task_key)
         full: set[tuple[int, str]] = set()
         for task in rest:
             kind = task.cls.id, task.role

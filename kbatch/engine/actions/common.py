@@ -38,8 +38,8 @@ class Line:
 
     def key(self) -> tuple[Any, ...]:
         """The queue's place among those that have a job in line."""
-        more = next_request(self._heap[0][1]) if self._session.looks_ahead else None
-        return self._session.queue_key(self.queue, more)
+        more = next_request(self._heap[0][1]) if self._session.plugins.looks_ahead else None
+        return self._session.plugins.queue_key(self.queue, more)
 
     def first(self) -> JobState:
         """The job that `next` would take out."""
@@ -68,7 +68,7 @@ def plan_start(context: CycleContext, planned: PlannedStarts, job: JobState) -> 
     """Plan the start of a job whose minimum was tried in vain, if it lacks nothing but room; whether that was looked
     at.
     """
-    if context.session.valid(job) is not None or context.feasibility.hopeless(job):
+    if context.session.plugins.valid(job) is not None or context.feasibility.hopeless(job):
         return False
     if len(next_tasks(job, unplaced(job))) < job.missing():
         return False

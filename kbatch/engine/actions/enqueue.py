@@ -140,7 +140,7 @@ class _Admission:
         self.session = context.session
         self.backlog = context.backlog
         self.sums = Sums(context)
-        self._ranks = self.sums.preempts or self.session.by_priority
+        self._ranks = self.sums.preempts or self.session.plugins.by_priority
         planned = context.planned
         self._plans = planned is not None
         self._spare = planned.depth if planned is not None else 1
@@ -161,7 +161,7 @@ class _Admission:
         """Let in whoever fits, in order."""
         backlog = self.backlog
         fresh = yield from self._sort_out()
-        if self.session.looks_ahead:
+        if self.session.plugins.looks_ahead:
             fresh = yield from self._give_rows(fresh)
         self._any_by_age = self._spare > 0
         rows, standings = yield from self._standings(backlog.rows)
@@ -252,7 +252,7 @@ class _Admission:
         """Whether a row says all that matters of the group until it changes."""
         model = job.job
         return (
-            self.session.by_job and model.group is not None and not job.bound and not model.nominees
+            self.session.plugins.by_job and model.group is not None and not job.bound and not model.nominees
             and not model.terminating and not model.is_true(conditions.ENQUEUED)
         )  # fmt: skip
 
@@ -261,13 +261,13 @@ class _Admission:
         session, model = self.session, job.job
         fixed: Reason | None = None
         gated = gates_of(job)
-        invalid = session.valid(job) if job.possible else None
+        invalid = session.plugins.valid(job) if job.possible else None
         if not job.possible:
             fixed = session.reasons[job.key][0]
         elif wanted is None:
             fixed = invalid or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
         elif plain:
-            fixed = session.enqueueable(job)
+            fixed = session.plugins.enqueueable(job)
         demand = session.model.demand(model)
         wanted = wanted or Needs({}, {})
         lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
@@ -289,7 +289,7 @@ class _Admission:
             choosing=not model.min_resources and len({task.cls.id for task in job.waiting}) > 1,
             stated=bool(model.min_resources),
             attempts=job.attempts,
-            limit=session.limit_of(job, wanted.kept),
+            limit=session.plugins.limit_of(job, wanted.kept),
             due=model.created + self._ageing,
             back=back,
         )
@@ -472,19 +472,19 @@ class _Admission:
 
     def _again(self, heap: list[tuple[Any, str]], line: _Line) -> None:
         """The first of the line is another one now, which may matter to its place."""
-        if self.session.looks_ahead:
+        if self.session.plugins.looks_ahead:
             _, name = heap[0]
             heapq.heapreplace(heap, (self._key(name, line), name))
 
     def _key(self, name: str, line: _Line) -> Any:
         """Order of a queue, with what its groups were promised counted as held, and what its next would be."""
         queue = self.session.queue(name)
-        more = self._next_asks(line) if self.session.looks_ahead else None
+        more = self._next_asks(line) if self.session.plugins.looks_ahead else None
         promised = self.sums.by_queue.get(name)
         if not promised:
-            return self.session.queue_key(queue, more)
+            return self.session.plugins.queue_key(queue, more)
         queue.add(promised)
-        key = self.session.queue_key(queue, more)
+        key = self.session.plugins.queue_key(queue, more)
         queue.add(promised, -1)
         return key
 
@@ -510,7 +510,7 @@ class _Admission:
                 return True
             plain = self._plain(job)
             entry = self._entry(job, wanted, plain=plain)
-        refused = session.enqueueable(job) if comer.fresh is not None else None
+        refused = session.plugins.enqueueable(job) if comer.fresh is not None else None
         standing = Standing.UNKNOWN
         if refused is None:
             standing = yield from self.sums.of(entry)
@@ -543,8 +543,8 @@ class _Admission:
             or session.queue(job.queue).record.capability
             or self.sums.quotas.of(job.job.namespace)
             or self.sums.short(wanted.least, {}) is not None
-            or session.enqueueable(job) is not None
-            or session.admission(job, wanted.kept) is not None
+            or session.plugins.enqueueable(job) is not None
+            or session.plugins.admission(job, wanted.kept) is not None
             or self.context.feasibility.hopeless(job)
             or (job.strict and not self.context.feasibility.known_to_fit(job))
         )  # fmt: skip
@@ -554,7 +554,7 @@ class _Admission:
         job.in_queue = True
         self.session.came_in(job, joins=joins)
         self._promise(job, kept)
-        self.session.charge(job)
+        self.session.plugins.charge(job)
 
     def _stays_out(self, entry: Entry, fresh: JobState | None) -> bool:
         """Whether it was sent back not long ago."""
@@ -595,7 +595,7 @@ class _Admission:
             self._turns -= 1
         else:
             self.sums.promise(job.queue, rest.kept)
-            session.promise(job, rest.kept)
+            session.plugins.promise(job, rest.kept)
         aged = self._spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
         self._spare -= int(aged)
         return True
@@ -619,7 +619,7 @@ class _Admission:
     def _promise(self, job: JobState, kept: Resources) -> None:
         """Keep from others what a group in queue has coming, of room and of quotas."""
         self.sums.promise(job.queue, kept)
-        self.session.promise(job, kept)
+        self.session.plugins.promise(job, kept)
         if self.sums.quotas.of(job.job.namespace):
             self.sums.quotas.promise(self.sums.quotas.asked_of(job.job))
 
@@ -667,7 +667,7 @@ class _Admission:
         backlog, context = self.backlog, self.context
         standings[standings == Code.PASSES] = Code.WAITING
         yield TURN
-        found = backlog.to_tell(rows, standings, self.session.now, self.session.starts_anew)
+        found = backlog.to_tell(rows, standings, self.session.now, self.session.plugins.starts_anew)
         yield TURN
         told = backlog.in_order(found)
         yield TURN

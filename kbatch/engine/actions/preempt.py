@@ -61,7 +61,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             lines.setdefault(job.queue, Line(session, session.queue(job.queue))).stand(job)
     searches, decided = Searches(context, EVICTOR), Decided(context)
     session.caches.append(searches.forget)
-    for line in sorted(lines.values(), key=lambda line: session.queue_key(line.queue)):
+    for line in sorted(lines.values(), key=lambda line: session.plugins.queue_key(line.queue)):
         queue = line.queue
         gives = any(other.holding for other in queue.record.holders.values())
         while line:

@@ -192,7 +192,7 @@ def _plan(context: CycleContext, queue: QueueState, job: JobState, aside: _Aside
     planned = context.planned
     if planned is None or planned.keeps or not (planned.wanted(job) and job.missing()) or job.key in aside.kept_out:
         return
-    if queue.record.open and context.session.overused(queue, job) is None:
+    if queue.record.open and context.session.plugins.overused(queue, job) is None:
         yield from plan_start(context, planned, job)
 
 
@@ -297,7 +297,7 @@ def _take_from(
         return False
     preemptor = preemptor_of(context, job, wanted)
     giving = [
-        other.record for other in above if _gives(other, preemptor.lacks) and session.may_give(other, queue)
+        other.record for other in above if _gives(other, preemptor.lacks) and session.plugins.may_give(other, queue)
     ]  # fmt: skip
     yield from looking_around(context, giving)
     if not giving or not within_reach(context, _EVICTOR.ballot, preemptor, single, giving):

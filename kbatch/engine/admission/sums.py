@@ -74,7 +74,7 @@ class Sums:
         if self.over_quota(entry) is not None:
             return Standing.QUOTA
         job = session.job(entry.job.key)
-        if session.admission(job, entry.kept) is not None:
+        if session.plugins.admission(job, entry.kept) is not None:
             return Standing.LIMITED
         if self._feasibility.hopeless(job):
             return Standing.HOPELESS
@@ -284,7 +284,9 @@ class Sums:
             if number >= 0:
                 entry = backlog.entry(row)
                 job = session.job(entry.job.key)
-                out[number] = attempt(session, job, partial(session.admission, job, entry.kept), None) is not None
+                out[number] = (
+                    attempt(session, job, partial(session.plugins.admission, job, entry.kept), None) is not None
+                )
         found: Mask = out[backlog.limit[rows]]
         return found
 

@@ -57,7 +57,7 @@ class Weaker:
         if self._given is None:
             self._given = {queue.name: self._whole(queue) for queue in self._session.queues.values() if _gives(queue)}
             self._all = add(*self._given.values())
-        if self._session.chooses_donors:
+        if self._session.plugins.chooses_donors:
             return self._given_to(name)
         own = self._given.get(name)
         return subtract(self._all, own) if own else self._all
@@ -69,7 +69,7 @@ class Weaker:
             session = self._session
             receiver = session.queue(name)
             donors = (each for each in self._given or {} if each != name)
-            giving = [each for each in donors if session.may_give(session.queue(each), receiver)]
+            giving = [each for each in donors if session.plugins.may_give(session.queue(each), receiver)]
             found = self._for[name] = add(*((self._given or {})[each] for each in giving))
         return found
 

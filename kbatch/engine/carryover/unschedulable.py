@@ -129,7 +129,7 @@ class UnschedulableCache:
 
     def _compared(self, job: JobState, mark: object) -> object:
         """With what the emptied nodes offer, where that decides how far apart the job's pods may stand."""
-        if job.together is None or not any(plugin.compares(job) for plugin in self._session.gathering):
+        if job.together is None or not any(plugin.compares(job) for plugin in self._session.plugins.gathering):
             return mark
         return mark, self._session.snapshot.capacity_generation
 
@@ -139,7 +139,7 @@ class UnschedulableCache:
             return False
         if job.together is None:
             return True
-        return not job.job.roles and all(plugin.shrinks for plugin in self._session.gathering)
+        return not job.job.roles and all(plugin.shrinks for plugin in self._session.plugins.gathering)
 
 
 def classes_of(tasks: Sequence[Task]) -> list[TaskClass]:

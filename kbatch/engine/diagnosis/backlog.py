@@ -55,7 +55,7 @@ def plain_reason(session: Session, sums: Sums, entry: Entry, standing: Standing,
         excess = sums.over_quota(entry)
         return excess_of(excess) if excess is not None else _waiting(sums, queue, entry.least, ahead)
     if standing is Standing.LIMITED:
-        limit = session.admission(session.job(entry.job.key), entry.kept)
+        limit = session.plugins.admission(session.job(entry.job.key), entry.kept)
         return limit if limit is not None else _waiting(sums, queue, entry.least, ahead)
     if standing is Standing.TOO_LARGE:
         return _too_large(session, entry.least)

@@ -156,7 +156,7 @@ def restated(session: Session, job: JobState, reason: Reason) -> Reason:
     if queue is None:
         return reason
     if isinstance(reason, QueueOverused):
-        now = session.overused(queue, job)
+        now = session.plugins.overused(queue, job)
         return now if isinstance(now, QueueOverused) else reason
     if isinstance(reason, GangExceedsReclaimableShare):
         allocated = queue.allocated.get(reason.resource, 0)

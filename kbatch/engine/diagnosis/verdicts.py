@@ -109,7 +109,7 @@ def _told_alike(session: Session, job: JobState) -> object | None:
     None: it is asked for by itself.
     """
     like = likeness(job)
-    if not (like and session.by_job and sound(session, job)):
+    if not (like and session.plugins.by_job and sound(session, job)):
         return None
     reasons = session.reasons.get(job.key, ())
     if any(isinstance(reason, QueueOverused) for reason in reasons):
@@ -128,10 +128,10 @@ def _estimate(context: CycleContext, job: JobState, reason: Reason | None) -> St
 
 def _foreseen(session: Session, key: str, reason: Reason | None) -> StartEstimate | None:
     """When plugins say that a group starts; None: nobody does, or it waits for what does not pass."""
-    if not session.starts:
+    if not session.plugins.starts:
         return None
     passes = isinstance(reason, _PASSING) and not isinstance(reason, ClusterTooSmall)
-    return session.starts.get(key) if passes else None
+    return session.plugins.starts.get(key) if passes else None
 
 
 def _in_backlog(session: Session, entry: Entry, reason: Reason) -> Verdict:
@@ -154,7 +154,7 @@ def _in_backlog(session: Session, entry: Entry, reason: Reason) -> Verdict:
 
 def _stands(session: Session, job: JobState) -> bool:
     """Whether the group's minimum is placed."""
-    return session.ready(job) and job.whole
+    return session.plugins.ready(job) and job.whole
 
 
 def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[Turn, None, Reason]:
@@ -173,7 +173,7 @@ def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[
         if not job.missing():
             return waits
         reasons = [*(reason for reason in reasons if not reason.lacks_capacity), waits]
-    invalid = session.valid(job) if job.in_queue or not reasons else None
+    invalid = session.plugins.valid(job) if job.in_queue or not reasons else None
     if invalid is not None:
         reasons.append(invalid)
     gates = gates_of(job)

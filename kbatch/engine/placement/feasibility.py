@@ -106,7 +106,9 @@ class Feasibility:
             name: np.where(usable, capacity, table.allocatable[name]) for name, capacity in table.capacity.items()
         }
         self._room = NodeResources(table, self._capacity)
-        self._rankings = NodeRankings(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
+        self._rankings = NodeRankings(
+            self._room, session.plugins.predicates, (), session.policy.fingerprint, alone=True
+        )
         self._emptied: tuple[Session, NodeRankings] | None = None
         self.by_class: dict[int, int] = most if most is not None else {}
         """What `most` says by class, for the next session too, while the capacity of the nodes stays as it is."""
@@ -384,7 +386,7 @@ class Feasibility:
             yield from statement.rolling_back()
         finally:
             statement.rollback()
-        if not session.gathering:  # sets of nodes may depend on anything about the group
+        if not session.plugins.gathering:  # sets of nodes may depend on anything about the group
             if len(self._alike) >= self._most_kept:
                 self._alike.clear()
             self._alike[likeness] = found
@@ -405,10 +407,10 @@ class Feasibility:
         if self._emptied is None:
             snapshot, policy = self._session.snapshot, self._session.policy
             session = Session(snapshot, policy, emptied=self._room)
-            for plugin in session.predicates:
+            for plugin in session.plugins.predicates:
                 for _ in plugin.prepare():
                     yield TURN
-            rankings = NodeRankings(self._room, session.predicates, (), policy.fingerprint)
+            rankings = NodeRankings(self._room, session.plugins.predicates, (), policy.fingerprint)
             rankings.searches, rankings.steps = _UNLIMITED, _STEPS
             self._emptied = session, rankings
         return self._emptied
@@ -447,7 +449,7 @@ def _likeness(session: Session, state: JobState) -> Hashable:
         tuple((tuple(sorted(cls.request.items())), cls.avoids, cls.shuns) for cls in classes),
         tuple((role.name, role.min_member, role.max_member, state.by_role.get(role.name)) for role in state.job.roles),
         (state.minimum, state.pipelined, state.job.succeeded),
-        tuple(plugin.alike(classes) for plugin in session.predicates),
+        tuple(plugin.alike(classes) for plugin in session.plugins.predicates),
     )
 
 

@@ -45,7 +45,7 @@ class Foreknown:
         session = self._session
         if not self._next or self._next[0][0] is not statement.job or self._as != self._now():
             return False
-        if session.set_aside or session.open_statements or session.by_plugins is not None:
+        if session.set_aside or session.open_statements or session.plugins.limit is not None:
             return False
         statement.replay(self._next[0][1])
         self._placed = statement

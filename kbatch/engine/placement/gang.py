@@ -96,7 +96,7 @@ def _together(
 
 def comparing(session: Session, job: JobState) -> Generator[Turn, None, None]:
     """Work out where the job would stand in the emptied cluster, if a plugin compares with that."""
-    if session.trying is not None and any(plugin.compares(job) for plugin in session.gathering):
+    if session.trying is not None and any(plugin.compares(job) for plugin in session.plugins.gathering):
         yield from session.trying(job)
 
 
@@ -144,7 +144,7 @@ def why_apart(rankings: NodeRankings, statement: Statement, when: When) -> Gener
     """Why the job's minimum, for which there is room, cannot be placed as its plugins want it together; None where none
     of them has a word for it. Leaves no trace.
     """
-    job, session, plugins = statement.job, statement.session, statement.session.gathering
+    job, session, plugins = statement.job, statement.session, statement.session.plugins.gathering
     yield from comparing(session, job)
     units = units_of(session, rankings, job, when) or []
     roles = [unit for unit in units if unit.role is not None] or units

@@ -58,7 +58,7 @@ def units_of(
 
     With `capacity` there is room for so many pods of each kind on each row.
     """
-    if job.together is None or not session.gathering:
+    if job.together is None or not session.plugins.gathering:
         return None
     kinds = kinds_of(job)
     own = wanted_of(job).by_role
@@ -86,7 +86,7 @@ def units_of(
 
 def units_of_one(session: Session, rankings: NodeRankings, job: JobState, task: Task, when: When) -> list[Unit] | None:
     """The same for one pod above the minimum."""
-    if job.together is None or not session.gathering:
+    if job.together is None or not session.plugins.gathering:
         return None
     kinds = [Kind(task.cls, task.role, [task])]
     names = (None, *(role.name for role in job.job.roles if role.name == task.role))
@@ -118,7 +118,7 @@ def _unit(
         counted = _open(session, rankings, job, kinds, beside, when)
     placed = sorted(job.standing(role))
     found: list[NodeSets] | None = None
-    for plugin in session.gathering:
+    for plugin in session.plugins.gathering:
         said = plugin.node_sets(job, role, counted.fitting, placed)
         if said is None:
             continue

@@ -46,7 +46,7 @@ def _around_nodes(
     """What the closest sets for the job's pods are part of, if these sets are single nodes; else None."""
     fitting = fitting_of(rankings, kind, ranking.capacity())
     found: NodeSets | None = None
-    for plugin in statement.session.gathering:
+    for plugin in statement.session.plugins.gathering:
         said = plugin.node_sets(statement.job, None, fitting, ())
         if said is not None:
             if found is not None:

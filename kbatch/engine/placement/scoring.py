@@ -20,12 +20,12 @@ class Scoring:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._plugins: dict[Placement | None, Sequence[Plugin]] = {None: session.scores}
+        self._plugins: dict[Placement | None, Sequence[Plugin]] = {None: session.plugins.scores}
         asked = {queue.record.placement for queue in session.queues.values()}
         for placement in sorted(each for each in asked if each is not None):
             stand_in = session.policy.stand_ins.get(placement)
             more = [stand_in[0](stand_in[1], session)] if stand_in is not None else []
-            self._plugins[placement] = [*session.scores, *more]
+            self._plugins[placement] = [*session.plugins.scores, *more]
         self.by_job = len(self._plugins) > 1
         """Whether jobs of different queues may be placed in different ways."""
         self.own_nodes: JobNodes | None = None
@@ -49,8 +49,8 @@ class JobNodes:
         self._session = session
         self._moved: dict[str, dict[int, int]] = {}
         self._before: dict[str, dict[int, int]] = {}
-        session.following.append((lambda _: True, self._placed))
-        session.removed_hooks.append(self._removed)
+        session.plugins.following.append((lambda _: True, self._placed))
+        session.plugins.removed_hooks.append(self._removed)
 
     def rows(self, job: JobState) -> list[int]:
         """The rows on which the job has pods, in order."""

@@ -48,7 +48,7 @@ def surely_first(
     go, it would be the first too, and the candidates on its rows do give the room. None: that is not so.
     """
     session, job = context.session, preemptor.job
-    if not all(plugin.shrinks for plugin in session.gathering):
+    if not all(plugin.shrinks for plugin in session.plugins.gathering):
         return None  # what these rows give may decide about sets elsewhere
     free = free_at_most(context, evictor.ballot, preemptor, unplaced(job), donors.queues)
     gains = {name: column - session.room.future[name] for name, column in free.items()}

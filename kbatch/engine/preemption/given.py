@@ -83,7 +83,7 @@ def _most_given(
     """
     found: dict[str, dict[str, int]] = {name: {} for name in sorted(preemptor.lacks)}
     for queue in giving:
-        given = session.voting.most_given(ballot, preemptor, session.queues[queue.record.name])
+        given = session.plugins.voting.most_given(ballot, preemptor, session.queues[queue.record.name])
         for name, by_queue in found.items():
             if name in given:
                 by_queue[queue.record.name] = _in_units(given[name], queue.units(name, may_go))

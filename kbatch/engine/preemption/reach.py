@@ -147,7 +147,7 @@ def _limited(
 
 def _may_go(session: Session, ballot: str, preemptor: Preemptor, holder: Holder) -> bool:
     """Whether units of such groups could have consent, as far as it can be told beforehand."""
-    votes = session.voting.best(ballot, preemptor, holder)
+    votes = session.plugins.voting.best(ballot, preemptor, holder)
     if Vote.VETO in votes:
         return False
     return Vote.YES in votes or holder.ends or preemptor.ahead  # some need no consent

@@ -197,7 +197,7 @@ class Decided:
         for queue in [self._session.queues.get(unit.job.queue) for unit in units]:
             if queue is None or queue.record.evictions_per_hour is not None:
                 return False  # the later transactions say how many groups of the queue went before
-            if queue.record.excess_budget is not None and self._session.charged_now(queue.name):
+            if queue.record.excess_budget is not None and self._session.plugins.charged_now(queue.name):
                 return False  # what that is, was judged without them
         if self._limited(units):
             return False

@@ -27,7 +27,7 @@ def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
     Nothing that even nodes without this scheduler's pods would not hold.
     """
     if job.missing():
-        if context.session.valid(job) is not None or context.feasibility.hopeless(job):
+        if context.session.plugins.valid(job) is not None or context.feasibility.hopeless(job):
             return
         step = _first_step(context, job)
         if len(step.wanted.tasks) >= job.missing():
@@ -38,7 +38,7 @@ def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
     for task in unplaced(job):
         if not task.cls.best_effort:
             first.setdefault(_kind(task), task)
-    for task in Growing(job, first.values(), context.session.task_key):
+    for task in Growing(job, first.values(), context.session.plugins.task_key):
         if not job.full(task.role) and context.feasibility.most(task.cls):
             yield Wanted((task,), task)
 

@@ -65,7 +65,7 @@ def plan_behind(
     if start is None or start.job is job or start.job.queue != job.queue or job.key not in planned.starts:
         return
     session, aged = planned.session, start.job
-    if not planned.stands(start) or session.job_key(job) > session.job_key(aged):
+    if not planned.stands(start) or session.plugins.job_key(job) > session.plugins.job_key(aged):
         return
     again = yield from working(session, aged, partial(plan, planned, feasibility, ledger, aged), None)
     if again is not None:
@@ -103,12 +103,12 @@ def _again(
 
 def _passed_by(session: Session, job: JobState) -> Generator[Turn, None, bool]:
     """Whether anybody waits who is ahead of the job in its queue, and so may take its room."""
-    key = session.job_key(job)
+    key = session.plugins.job_key(job)
     for other in session.live():
         if session.due():
             yield TURN
         waits = other.queue == job.queue and other.seeks_minimum and not other.idle
-        if waits and session.job_key(other) < key:
+        if waits and session.plugins.job_key(other) < key:
             return True
     return False
 

@@ -50,7 +50,7 @@ def waits_for_room(
     if job.idle or not job.seeks_minimum:
         return False
     following = next_tasks(job, unplaced(job))
-    if len(following) < job.missing() or session.valid(job) is not None or feasibility.hopeless(job):
+    if len(following) < job.missing() or session.plugins.valid(job) is not None or feasibility.hopeless(job):
         return False
     if job.job.shadow and ledger.refuses(job, following) is not None:
         return False
@@ -69,9 +69,9 @@ def limited(
     hard = queue.record.capability or {}
     if any(queue.allocated.get(name, 0) + asked.get(name, 0) > hard[name] for name in hard if asked.get(name)):
         return True
-    if session.over_limits(job, tasks):
+    if session.plugins.over_limits(job, tasks):
         return True
-    if not by_share or not session.others_first(job) or session.overused(queue, job) is None:
+    if not by_share or not session.others_first(job) or session.plugins.overused(queue, job) is None:
         return False
     below = session.below_share()
     before = {name: below.get(name, set()) - {job.queue} for name in job.asks}

@@ -41,7 +41,7 @@ class Ahead:
         self._leaving = leaving
         self._heeded = heeded or session.whole_nodes.active
         queue = session.queues.get(job.queue)
-        limited = queue is not None and (queue.record.capability or session.by_plugins is not None)
+        limited = queue is not None and (queue.record.capability or session.plugins.limit is not None)
         capped = self._capped = queue if limited else None
         self._refunds = Refunds(session) if capped is not None and capped.record.excess_budget is not None else None
         self._jobs = session.model.jobs
@@ -52,7 +52,7 @@ class Ahead:
     def begin(self) -> None:
         """Let what terminates be there until it has ended."""
         for release in self._leaving:
-            undos = self._told(release, self._session.followers(release.task.cls)) if self._heeded else ()
+            undos = self._told(release, self._session.plugins.followers(release.task.cls)) if self._heeded else ()
             self._session.room.pipeline(release.task.cls, release.row)
             self._there.append((release, undos))
 
@@ -69,7 +69,7 @@ class Ahead:
         """Let so many of the pods have ended, the first of them."""
         while self.gone < count:
             release = self._releases[self.gone]
-            self._undos.append(self._told(release, self._session.removed_hooks) if self._heeded else ())
+            self._undos.append(self._told(release, self._session.plugins.removed_hooks) if self._heeded else ())
             self._move(release, 1)
             self.gone += 1
         while self.gone > count:

@@ -32,7 +32,7 @@ class Ends:
 
     def __init__(self, session: Session, known: KnownEnds | None = None) -> None:
         self._session = session
-        learned = session.run_time if session.learns else None
+        learned = session.plugins.run_time if session.plugins.learns else None
         self._expected = Expected(session.model, session.now, learned, session.snapshot.state.begun)
         self._lengths: dict[str, tuple[int, int | None]] = {}
         self._known = known if known is not None else KnownEnds()

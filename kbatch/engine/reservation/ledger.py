@@ -199,7 +199,7 @@ class Ledger:
             return False
         if holder is None or job.queue != holder.queue:
             return False
-        if job is not holder and self.session.job_key(job) > self.session.job_key(holder):
+        if job is not holder and self.session.plugins.job_key(job) > self.session.plugins.job_key(holder):
             return False
         self._apply(-1)
         self._lifted = True

@@ -75,7 +75,7 @@ class PlannedStarts:
         self.backfilled: set[str] = set()
         self.hurried = self.behind = False
         self.ends = Ends(session, known)
-        self.rankings = NodeRankings(session.room, session.predicates, (), session.policy.fingerprint)
+        self.rankings = NodeRankings(session.room, session.plugins.predicates, (), session.policy.fingerprint)
         self._laid: tuple[PlannedStart, ...] = ()
         self._kept = NOTHING
         self._since = session.now
@@ -193,7 +193,7 @@ class PlannedStarts:
         if job.queue == holder.queue and job.priority > holder.priority:
             return False  # it comes first
         aged = holder.key == self.aged and job.queue == holder.queue
-        if aged and self.session.job_key(job) < self.session.job_key(holder):
+        if aged and self.session.plugins.job_key(job) < self.session.plugins.job_key(holder):
             return False  # it is ahead in their queue, and may take of what is kept, as of room that gathers
         if start.at is None:  # whoever was promised an instant before it goes first
             own = self.starts.get(job.key)
@@ -291,7 +291,7 @@ class PlannedStarts:
 
     def _by_plugins(self, job: JobState, task: Task) -> int | None:
         """The same of what plugins leave to the queue."""
-        limit = self.session.by_plugins
+        limit = self.session.plugins.limit
         if limit is None or not self._counts(job.queue):
             return None  # it is asked without what is kept, too
         with self._counted(job.queue):
@@ -354,7 +354,7 @@ class PlannedStarts:
             asked = self._asked_with(start, queue)
             if any(name in job.asks and asked.get(name, 0) > most for name, most in hard.items()):
                 return False
-        if session.by_plugins is None:
+        if session.plugins.limit is None:
             return True
         others, back = _of_others(queue, job), queue.charged - job.charged
         for ends, amounts in others.items():
@@ -363,7 +363,7 @@ class PlannedStarts:
         promises = session.promises
         besides, promises.besides, session.ever = promises.besides, promises.without(queue.name, job), True
         try:
-            return not session.over_limits(job, [task for task, _ in start.places])
+            return not session.plugins.over_limits(job, [task for task, _ in start.places])
         finally:
             promises.besides, session.ever = besides, False
             for ends, amounts in others.items():
@@ -498,7 +498,7 @@ class PlannedStarts:
         """What a job would be charged above its queue's share that starts there, and is not charged yet."""
         if job.queue not in self.session.queues or job.key in self.session.promises:
             return 0
-        return self.session.charge_with(job, total(task.cls.request for task, _ in places))
+        return self.session.plugins.charge_with(job, total(task.cls.request for task, _ in places))
 
     def beside(self, job: JobState, at: int) -> tuple[PlannedStart, ...]:
         """The other planned starts that a job would meet that starts at an instant."""
@@ -551,10 +551,10 @@ class PlannedStarts:
         if start is None or not self.stands(start):
             return None
         if start.at is None:
-            return self.session.starts.get(key, UNKNOWN)
+            return self.session.plugins.starts.get(key, UNKNOWN)
         learned = None
-        if self.session.learns and not self._sure(start, start.at):
-            learned = self.session.start_planned(start.job.job, start.at)
+        if self.session.plugins.learns and not self._sure(start, start.at):
+            learned = self.session.plugins.start_planned(start.job.job, start.at)
         return learned or StartEstimate(start.at, start.at, "reservation")
 
     def _sure(self, start: PlannedStart, at: int) -> bool:

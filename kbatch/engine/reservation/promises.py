@@ -165,7 +165,7 @@ def _waits(session: Session, job: JobState) -> bool:
     """Whether a job that was promised its start still waits for it, and could use it."""
     if not job.seeks_minimum:
         return False
-    return len(next_tasks(job, unplaced(job))) >= job.missing() and session.valid(job) is None
+    return len(next_tasks(job, unplaced(job))) >= job.missing() and session.plugins.valid(job) is None
 
 
 def _kept(planned: PlannedStarts, rankings: NodeRankings, job: JobState, kept: PromisedStart) -> PlannedStart | None:

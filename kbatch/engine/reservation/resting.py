@@ -59,7 +59,7 @@ def resting_after(session: Session) -> Generator[Turn, None, dict[str, JobState]
 def _rest(session: Session, job: JobState) -> Rest | None:
     """What is known of the group, if it is one that can rest."""
     model, group = job.job, job.job.group
-    if group is None or not likeness(job) or session.gathering or not session.by_job:
+    if group is None or not likeness(job) or session.plugins.gathering or not session.plugins.by_job:
         return None
     if model.nominees or model.terminating or fell(session, job) is not None:
         return None

@@ -44,7 +44,7 @@ class Returns:
         self._job = job
         self._at = at
         self._by_lifetime = by_lifetime
-        self._limited = queue is not None and bool(queue.record.capability or session.by_plugins is not None)
+        self._limited = queue is not None and bool(queue.record.capability or session.plugins.limit is not None)
         self._refunds = Refunds(session) if queue is not None and queue.record.excess_budget is not None else None
         self._come, self._gone = len(ends.come), len(ends.gone)
         self.freed: dict[bool | None, Resources] = {None: {}, True: {}, False: {}}

@@ -60,7 +60,7 @@ class Consent:
         if self.protected(ballot, preemptor, unit):
             return None
         try:
-            allowed, tier = self._session.voting.ask(ballot, preemptor, unit)
+            allowed, tier = self._session.plugins.voting.ask(ballot, preemptor, unit)
         except Exception as error:  # noqa: BLE001 -- it may be the fault of either: neither is left out for it
             report(self._session, preemptor.job, error)
             return None
@@ -73,7 +73,7 @@ class Consent:
             return _UNASKED
         if rank is None or ballot != "reclaimable":
             return rank
-        place, places = self._session.gives_at(unit.job.queue)
+        place, places = self._session.plugins.gives_at(unit.job.queue)
         return (0 if self.expired(unit.job) else rank) * places + place
 
     def protected(self, ballot: str, preemptor: Preemptor, unit: Unit) -> bool:
@@ -90,7 +90,7 @@ class Consent:
         if not new or not self.protections.concern(unit):
             return
         try:
-            allowed, tier = self._session.voting.ask(ballot, preemptor, unit)
+            allowed, tier = self._session.plugins.voting.ask(ballot, preemptor, unit)
         except Exception as error:  # noqa: BLE001 -- as in `rank`
             report(self._session, preemptor.job, error)
             return
@@ -102,13 +102,13 @@ class Consent:
         """What the votes on a pod alone depend on: pods of one key get the same. With `shared` it may be that of pods
         of other groups: of groups that have just one pod, which nothing in this cycle changes.
         """
-        if not self._session.voting.by_class(ballot):
+        if not self._session.plugins.voting.by_class(ballot):
             return task.key
         pod = (task.role, task.priority, *(guard.of(task) for guard in self.guards))
         keys = None
         if shared:
             alone = Unit(job, (task,), whole=False, request=task.cls.request)
-            keys = self._session.voting.keys(ballot, alone)
+            keys = self._session.plugins.voting.keys(ballot, alone)
         if keys is None:
             return job.key, task.cls.id, pod
         least = tuple(sorted(job.job.min_resources.items()))  # what is surplus depends on it
@@ -116,7 +116,7 @@ class Consent:
 
     def keys_stand(self, ballot: str) -> bool:
         """Whether the `vote_key` of the only pod of a group stays the same while the group does."""
-        return not self.guards and self._session.voting.by_class(ballot)
+        return not self.guards and self._session.plugins.voting.by_class(ballot)
 
     def may_follow(self, job: JobState, other: JobState) -> bool:
         """Whether the job may take the place of one that has outlived its lifetime; only one that itself stays may."""

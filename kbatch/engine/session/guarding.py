@@ -67,7 +67,7 @@ def attempt(session: Session, job: JobState, call: Callable[[], _T], otherwise: 
 def key_of(session: Session, job: JobState) -> tuple[Any, ...] | None:
     """The job's order key; None where asking for it raised: the job is out, then."""
     try:
-        return session.job_key(job)
+        return session.plugins.job_key(job)
     except CulpritError as error:
         fail(session, job, _cause(error))
         return None
@@ -76,7 +76,7 @@ def key_of(session: Session, job: JobState) -> tuple[Any, ...] | None:
 def sound(session: Session, job: JobState) -> bool:
     """Whether plugins have nothing against the job. False, too, where asking raises: who works on it is to see that."""
     try:
-        return session.valid(job) is None
+        return session.plugins.valid(job) is None
     except Exception:  # noqa: BLE001 -- as above
         return False
 

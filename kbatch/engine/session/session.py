@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kbatch.api.configuration import Switch
-from kbatch.api.reasons import Protection, Reason, most_specific
+from kbatch.api.reasons import Protection, Reason
 from kbatch.engine.cooperative import Pace, emptying, finish
-from kbatch.engine.decisions import TURN, GroupError, StartEstimate, Turn
-from kbatch.engine.plugin import Plugin, QueueStanding, Undo
+from kbatch.engine.decisions import TURN, GroupError, Turn
+from kbatch.engine.plugin import Undo
 from kbatch.engine.policy.policy import Policy
-from kbatch.engine.session.errors import CulpritError
-from kbatch.engine.session.limits import ByPlugins, Capability, Limit, RoleMaximum, Together
+from kbatch.engine.session.limits import Capability, Limit, RoleMaximum, Together
+from kbatch.engine.session.plugins import Plugins
 from kbatch.engine.session.protections import Protections
-from kbatch.engine.session.voting import Voting
 from kbatch.engine.session.whole_nodes import WholeNodes
 from kbatch.engine.state.cycle_state import Failing
-from kbatch.engine.state.growth import part_of_growth
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.lost_work import LostWork
 from kbatch.engine.state.node_resources import NodeResources
@@ -88,7 +84,6 @@ class Session:
         told: the node that this cycle has nominated a pod to, by the pod's key, since its status was read.
         withdrawn: by pod's key, the pods whose nomination ended in this cycle, as far as nothing has replaced it.
         committed: keys of the groups whose sums a statement has changed for good, in order.
-        by_job: whether all that plugins say of groups that are not in queue depends on the group alone.
         stuck: keys of the terminating pods whose room is not expected any more.
         wake: instants (microseconds) at which the same snapshot could be decided otherwise.
         due: told of each piece of work, says when the cycle's caller should get a turn.
@@ -103,16 +98,9 @@ class Session:
         surroundings: the sets of nodes for further pods of a job, and the `room_moves` then; see `placement.gang`.
         whole_nodes: what stands on nodes beside exclusive groups.
         trying: works out `alone`, in pieces; None: nobody does (in the emptied cluster itself).
-        looks_ahead: the order of queues depends on what their first jobs would take.
-        chooses_donors: `may_give` may say no.
-        by_priority: groups of a queue are to come in queue by their priority before their age, whoever may be evicted.
+        plugins: what they say.
         promises: what groups in queue were promised and do not hold yet.
         ever: what plugins are asked just now is whether something could be at any later instant.
-        by_plugins: what plugins say of sums beyond capability; None: nothing. limits_alike: they say the same of groups
-            of a queue that are alike (see `state.minimum.likeness`).
-        learns: plugins know how long groups run of which nobody says so.
-        starts: by key when groups are to start that wait, by what plugins foresee. starts_anew: the keys of those for
-            which that is another instant than in the cycle before.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
@@ -186,70 +174,20 @@ class Session:
         self.whole_nodes = WholeNodes(self.model, self.nodes, emptied=self.emptied)
         if self.whole_nodes.active:
             self.limits.append(self.whole_nodes)
-        self._load(policy)
-
-    def _load(self, policy: Policy) -> None:
-        """Make the plugins, and note for each question which of them have an answer."""
-        self._plugins = [part.plugin(part.arguments, self) for part in policy.plugins]
-
-        def those(method: str, switch: Switch | None = None) -> list[Plugin]:
-            return [self._plugins[at] for at in policy.answering(method, switch)]
-
-        ordering = those("queue_order_key", Switch.QUEUE_ORDER)
-        self._queue_keys = [plugin.queue_order_key for plugin in ordering]
-        self._queue_keys_with = [plugin.queue_order_key_with for plugin in ordering]
-        self.looks_ahead = any(plugin.answers("queue_order_key_with") for plugin in ordering)
-        self.by_priority = any(plugin.by_priority for plugin in self._plugins)
-        self._job_keys = [plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)]
-        self._task_keys = [plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)]
-        self._valid = [plugin.job_valid for plugin in those("job_valid")]
-        asked = (*those("job_valid"), *those("job_enqueueable"), *those("task_order_key"))
-        self.limits_alike = all(plugin.limits_alike for plugin in those("headroom"))
-        limiting = [plugin for plugin in self._plugins if not self.emptied and plugin.limits()]
-        self._admission = [plugin.admission for plugin in limiting if plugin.answers("admission")]
-        self.by_job = all(plugin.by_job for plugin in asked)
-        headroom = [plugin for plugin in limiting if plugin.answers("headroom")]
-        self.by_plugins = ByPlugins(headroom, lambda: self.restoring) if headroom else None
-        if self.by_plugins is not None:
-            self.limits.append(self.by_plugins)
-        self._charges = [plugin.charge for plugin in those("charge")] if not self.emptied else []
-        self._charges_with = [plugin.charge_with for plugin in those("charge_with")]
-        self._may_give = [plugin.may_give for plugin in those("may_give")]
-        self.chooses_donors = bool(self._may_give)
-        self._give_first = [plugin.gives_first for plugin in those("gives_first")]
-        self._minds_promises = not self.emptied and any(plugin.minds_promises for plugin in self._plugins)
-        self._run_times = [plugin.run_time for plugin in those("run_time")] if not self.emptied else []
-        self.learns = bool(self._run_times)
-        self._planned_starts = [plugin.start_planned for plugin in those("start_planned")]
-        self._foresee = [plugin.starts for plugin in those("starts")]
-        self.starts: Mapping[str, StartEstimate] = {}
-        self.starts_anew: set[str] = set()
-        self._places: dict[str, int] | None = None
-        self._enqueueable = [plugin.job_enqueueable for plugin in those("job_enqueueable")]
-        self._ready = [plugin.job_ready for plugin in those("job_ready", Switch.JOB_READY)]
-        self._pipelined = [plugin.job_pipelined for plugin in those("job_pipelined", Switch.JOB_PIPELINED)]
-        self._overused = [plugin.overused for plugin in those("overused")]
-        self.predicates: Sequence[Plugin] = those("predicate", Switch.PREDICATE)
-        self.gathering: Sequence[Plugin] = those("node_sets")
-        if any(plugin.answers("within") for plugin in self.gathering):
-            self.limits.append(Together(self.gathering))
-        self.scores: Sequence[Plugin] = those("node_order", Switch.NODE_ORDER)
-        self.following: list[tuple[Callable[[TaskClass], bool], Callable[[Task, int], Undo]]] = [
-            (plugin.follows, plugin.placed) for plugin in those("placed")
-        ]
-        self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
+        self.plugins = Plugins(policy, self, lambda: self.restoring, self.committed)
+        if self.plugins.limit is not None:
+            self.limits.append(self.plugins.limit)
+        if any(plugin.answers("within") for plugin in self.plugins.gathering):
+            self.limits.append(Together(self.plugins.gathering))
         if self.whole_nodes.active:
-            self.following.append((lambda _: True, self.whole_nodes.placed))
-            self.removed_hooks.append(self.whole_nodes.removed)
-        self.voting = Voting(policy, self._plugins)
+            self.plugins.following.append((lambda _: True, self.whole_nodes.placed))
+            self.plugins.removed_hooks.append(self.whole_nodes.removed)
 
     def open(self, awake: Iterable[Job] | None = None, resting: Mapping[str, JobState] = _NO_JOBS) -> Iterator[Turn]:
         """What takes long before anything can be asked: the plugins' preparations, and a look at each group that the
         cycle is to look at; None: at all that are not settled. `resting`: see `reservation.resting`.
         """
-        for plugin in self._plugins:
-            for _ in plugin.prepare():
-                yield TURN
+        yield from self.plugins.preparing()
         yield from self.whole_nodes.preparing()
         found: list[JobState] = []
         for job in sorted(self.model.live.values() if awake is None else awake, key=_age):
@@ -272,9 +210,7 @@ class Session:
 
     def let_go(self) -> Iterator[Turn]:
         """Let go of the groups, and of what plugins have made, in pieces. Nothing is asked any more."""
-        for plugin in self._plugins:
-            for _ in plugin.let_go():
-                yield TURN
+        yield from self.plugins.let_go()
         self._live = []
         for store in self.stores:
             for _ in store():
@@ -284,7 +220,7 @@ class Session:
 
     def close(self) -> None:
         """Let go of everything: session and plugins hold one another, and the collector should have nothing to find."""
-        self.voting.close()
+        self.plugins.close()
         vars(self).clear()
 
     # --- View ---------------------------------------------------------------------------------------------------------
@@ -328,7 +264,7 @@ class Session:
             except Exception as error:  # noqa: BLE001 -- whatever a plugin raises is this group's own affair
                 self.mishaps.append((state, error))
         state.waiting = waiting
-        if self.gathering and not job.shadow:
+        if self.plugins.gathering and not job.shadow:
             try:
                 self._gather(state)
             except Exception as error:  # noqa: BLE001 -- whatever a plugin raises is this group's own affair
@@ -353,7 +289,7 @@ class Session:
     def _in_order(self, tasks: list[Task]) -> list[Task]:
         """The tasks by what plugins say of each, the first plugin first, then by age."""
         tasks.sort(key=_task_age)
-        for key in reversed(self._task_keys):  # sorting is stable
+        for key in reversed(self.plugins.task_keys):  # sorting is stable
             ranks = [key(task) for task in tasks]
             if ranks.count(ranks[0]) < len(ranks):
                 tasks = [tasks[at] for at in sorted(range(len(ranks)), key=ranks.__getitem__)]
@@ -361,7 +297,7 @@ class Session:
 
     def _gather(self, state: JobState) -> None:
         """Note what plugins that keep pods together depend on for the job, and where its pods stand."""
-        found = [(plugin, plugin.together(state)) for plugin in self.gathering]
+        found = [(plugin, plugin.together(state)) for plugin in self.plugins.gathering]
         if all(each is None for _, each in found):
             return
         state.together = tuple(each for _, each in found)
@@ -494,92 +430,6 @@ class Session:
             add_to(self._kept_sum, dict(task.cls.needs))
         self.kept_rooms[job.key] = tuple([(task.cls.id, row) for task, row in places])
 
-    # --- what plugins say ---------------------------------------------------------------------------------------------
-
-    def queue_key(self, queue: QueueState, more: Mapping[str, int] | None = None) -> tuple[Any, ...]:
-        """Order of queues, total; `more` is what the queue's first job would take next, where that is known."""
-        if more is None:
-            return (*[part for key in self._queue_keys for part in key(queue)], queue.name)
-        return (*[part for key in self._queue_keys_with for part in key(queue, more)], queue.name)
-
-    def job_key(self, job: JobState) -> tuple[Any, ...]:
-        """Order of jobs, total: by what plugins say; then who has the smallest part of its growth; then by age.
-
-        Raises:
-            CulpritError: a plugin raised.
-        """
-        try:
-            said = [part for key in self._job_keys for part in key(job)]
-        except Exception as error:
-            raise CulpritError(job) from error
-        return (*said, part_of_growth(job), job.job.created, job.job.key)
-
-    def task_key(self, task: Task) -> tuple[Any, ...]:
-        """What plugins say of a task's order among those of its job."""
-        return tuple([part for key in self._task_keys for part in key(task)])
-
-    def valid(self, job: JobState) -> Reason | None:
-        """Why the job cannot be tried at all."""
-        if not self.by_job:
-            return most_specific([ask(job) for ask in self._valid])
-        known = job.known
-        if known.valid is None or known.valid[0] != job.in_queue:
-            known.valid = job.in_queue, most_specific([ask(job) for ask in self._valid])
-        return known.valid[1]
-
-    def enqueueable(self, job: JobState) -> Reason | None:
-        """Why plugins keep the job out of the queue."""
-        return most_specific([ask(job) for ask in self._enqueueable]) if self._enqueueable else None
-
-    def admission(self, job: JobState, asked: Mapping[str, int]) -> Reason | None:
-        """Why plugins keep the job out of the queue where it would be promised so much."""
-        return most_specific([admit(job, asked) for admit in self._admission]) if self._admission else None
-
-    def limit_of(self, job: JobState, asked: Mapping[str, int]) -> Hashable:
-        """What `admission` depends on besides the sums of queues; None where no plugin limits anything."""
-        if not self._admission:
-            return None
-        lifetime = job.job.group.spec.lifetime_seconds if job.job.group is not None else None
-        return job.queue, lifetime, job.charged, tuple(sorted(asked.items()))
-
-    def promise(self, job: JobState, amounts: Mapping[str, int]) -> None:
-        """The job is in queue, and is promised so much beyond what it has."""
-        if self._minds_promises:
-            self.promises.keep(job, amounts)
-
-    def charge(self, job: JobState) -> None:
-        """Take from its queue's excessBudget what plugins say that the job takes of it, if it has a lifetime."""
-        if not (job.ends and self._charges) or self.restoring:
-            return
-        charged = max(charge(job) for charge in self._charges)
-        queue = self.queues.get(job.queue)
-        if queue is not None:
-            queue.charged += charged - job.charged
-        job.charged = charged
-
-    def charge_with(self, job: JobState, more: Mapping[str, int]) -> int:
-        """What the job would take of its queue's excessBudget, with so much more placed and the queue above its share,
-        beyond what it takes now.
-        """
-        if not (job.ends and self._charges_with):
-            return 0
-        return max(0, max(ask(job, more) for ask in self._charges_with) - job.charged)
-
-    def charged_now(self, queue: str) -> bool:
-        """Whether a group for which plugins may take something of the queue's excessBudget has changed in this cycle
-        what it holds, or waits for.
-        """
-        if not self._charges:
-            return False
-        changed = (self.job(key) for key in dict.fromkeys(self.committed))
-        return any(job.queue == queue and job.ends and (job.placed or job.nominated) for job in changed)
-
-    def placed(self, job: JobState) -> None:
-        """Something of a job with a lifetime has been placed for good. What it was promised was judged then."""
-        promised = job.key in self.promises and job.pipelined <= job.minimum
-        if not promised or self.promises.exceeded(job):
-            self.charge(job)
-
     @property
     def restoring(self) -> bool:
         """Whether what earlier cycles have decided is being put in its place: plugins' limits bind what is new. That is
@@ -587,123 +437,14 @@ class Session:
         """
         return self.settling or self.phase == "resume"
 
-    def over_limits(self, job: JobState, tasks: Sequence[Task]) -> bool:
-        """Whether plugins let the job place fewer tasks than these, of some class."""
-        if self.by_plugins is None:
-            return False
-        if len(tasks) == 1:  # the commonest by far
-            most = self.by_plugins.headroom(job, tasks[0])
-            return most is not None and most < 1
-        kinds = Counter((task.cls.id, task.role) for task in tasks)
-        first = {(task.cls.id, task.role): task for task in reversed(tasks)}
-        headrooms = ((self.by_plugins.headroom(job, task), kinds[kind]) for kind, task in first.items())
-        return any(most is not None and most < count for most, count in headrooms)
-
-    def may_give(self, donor: QueueState, receiver: QueueState) -> bool:
-        """Whether plugins could let a unit of one queue go for a job of another."""
-        for ask in self._may_give:  # noqa: SIM110 -- asked often
-            if not ask(donor, receiver):
-                return False
-        return True
-
-    def gives_at(self, queue: str) -> tuple[int, int]:
-        """Its place among those whose units go as willingly to other queues, and how many places there are."""
-        if self._places is None:
-            keys = {
-                queue.name: tuple([part for key in self._give_first for part in key(queue)])
-                for queue in (self.queues.values() if self._give_first else ())
-            }
-            order = {key: at for at, key in enumerate(sorted(set(keys.values())))}
-            self._places = {name: order[key] for name, key in keys.items()}
-        return self._places.get(queue, 0), len(self.queues) if self._places else 1
-
-    def ready(self, job: JobState) -> bool:
-        """Whether what is bound is enough for the job to run."""
-        for ask in self._ready:  # noqa: SIM110 -- asked of every group in every cycle
-            if ask(job):
-                return False
-        return True
-
-    def pipelined(self, job: JobState) -> bool:
-        """Whether what is bound and nominated is enough."""
-        return not any(ask(job) for ask in self._pipelined)
-
-    def overused(self, queue: QueueState, job: JobState) -> Reason | None:
-        """Why the queue has had enough for this job; the first plugin that says so."""
-        for ask in self._overused:
-            reason = ask(queue, job)
-            if reason is not None:
-                return reason
-        return None
-
     def plugin_state(self, name: str) -> Any:
         """What the plugin of this name left at the end of the cycle before; None: nothing."""
         return self.snapshot.state.plugins.get(name)
-
-    def plugin_states(self) -> dict[str, Any]:
-        """What each plugin that declares a `State` leaves to the next cycle; what nobody asked for goes on as it is."""
-        kept = dict(self.snapshot.state.plugins)
-        for plugin in self._plugins:
-            if plugin.State is not None:
-                kept[plugin.name] = plugin.left()
-        return kept
-
-    def run_time(self, job: Job) -> int | None:
-        """How long pods of a group run of which nobody says so, by the first plugin that knows it."""
-        return next((length for ask in self._run_times if (length := ask(job)) is not None), None)
-
-    def foresee(self) -> Iterator[Turn]:
-        """Ask plugins when groups that wait are to start; the first one that says so of a group counts."""
-        for ask in self._foresee:
-            steps = ask()
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    found, anew = end.value
-                    break
-                yield TURN
-            self.starts_anew |= anew - self.starts.keys()
-            self.starts = {**found, **self.starts}
-
-    def start_planned(self, job: Job, at: int) -> StartEstimate | None:
-        """When a group starts for which room is kept from an instant on, by the first plugin that knows more."""
-        return next((found for ask in self._planned_starts if (found := ask(job, at)) is not None), None)
-
-    def standings(self) -> dict[str, QueueStanding]:
-        """What the first plugin that has anything to say of a queue says of it, for its status; of those that exist."""
-        found: dict[str, QueueStanding] = {}
-        for plugin in self._plugins:
-            if plugin.answers("standing"):
-                for name, queue in self.queues.items():
-                    said = plugin.standing(queue) if queue.record.queue is not None and name not in found else None
-                    if said is not None:
-                        found[name] = said
-        return found
-
-    def opinion(self) -> int | None:
-        """When the first plugin's opinion on the same snapshot changes by itself, and with it what is decided; None:
-        never. Notes in `wake` when something else is to be told.
-        """
-        found: int | None = None
-        for plugin in self._plugins:
-            wake = plugin.wake()
-            if wake is None or wake <= self.now:
-                continue
-            if not plugin.wake_decides:
-                self.wake.append(wake)
-            elif found is None or wake < found:
-                found = wake
-        return found
 
     def next_wake(self, opinion: int | None) -> int | None:
         """The first instant after now at which the same snapshot could be decided otherwise; None: never."""
         instants = [*self.wake, *([opinion] if opinion is not None else ())]
         return min((instant for instant in instants if instant > self.now), default=None)
-
-    def followers(self, cls: TaskClass) -> list[Callable[[Task, int], Undo]]:
-        """What is to be told when a task of the class is placed: `placed` of the plugins that follow the class."""
-        return [placed for follows, placed in self.following if follows(cls)]
 
     # --- reasons ------------------------------------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ class Statement:
         count = len(rows) if most is None else min(most, len(rows))
         if allowed is not None:
             count = next((at for at in range(count) if not allowed[rows[at]]), count)
-        if count >= _MANY and not waits and not self.session.followers(first.cls):
+        if count >= _MANY and not waits and not self.session.plugins.followers(first.cls):
             self._allocate_all(tasks[:count], rows[:count])
         else:
             operation = Operation.PIPELINE if waits else Operation.ALLOCATE
@@ -272,7 +272,7 @@ class Statement:
             session.commits += 1
             session.committed.append(self.job.key)
             if self.job.ends:
-                session.placed(self.job)
+                session.plugins.charge_placed(self.job)
         self._steps = []
         session.open_statements.pop(id(self), None)
         if not (binds or evictions or nominations):
@@ -284,9 +284,9 @@ class Statement:
 
     def _do(self, operation: Operation, task: Task, row: int, job: JobState, action: str = "") -> None:
         if operation in (Operation.ALLOCATE, Operation.PIPELINE):
-            hooks = self.session.followers(task.cls)
+            hooks = self.session.plugins.followers(task.cls)
         else:
-            hooks = self.session.removed_hooks if row >= 0 else []
+            hooks = self.session.plugins.removed_hooks if row >= 0 else []
         self._apply(operation, task, row, job, 1)
         undos: tuple[Callable[[], None], ...] = ()
         if hooks:

@@ -36,7 +36,7 @@ def asked(*objects: Any) -> dict[str, tuple[object, object]]:
     """By group what it asks for, as far as plugins tell it apart, and by its classes."""
     by = policy(EVERYTHING)
     session = session_of(world(NODES, *objects), by)
-    rankings = NodeRankings(session.room, session.predicates, session.scores, by.fingerprint)
+    rankings = NodeRankings(session.room, session.plugins.predicates, session.plugins.scores, by.fingerprint)
     context = cast("CycleContext", SimpleNamespace(rankings=rankings))
     return {
         job.name: (asks_alike(context, job, unplaced(job)), signature(job, unplaced(job))) for job in session.live()

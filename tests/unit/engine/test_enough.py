@@ -46,7 +46,7 @@ def test_the_nodes_are_counted_for_each_class_by_itself(waiting: Any, could: boo
     nodes = [node("a", "4", labels={"kind": "a"}), node("b", "4")]
     by = policy()
     session = session_of(world(nodes, *waiting), by)
-    rankings = NodeRankings(session.room, session.predicates, session.scores, by.fingerprint)
+    rankings = NodeRankings(session.room, session.plugins.predicates, session.plugins.scores, by.fingerprint)
     job = session.job("ns/g")
     assert could_fit(rankings, job) is could
     classes = {task.cls.id: task.cls for task in job.waiting}.values()
@@ -62,7 +62,7 @@ def test_the_nodes_are_counted_for_each_class_by_itself(waiting: Any, could: boo
 def test_all_room_together_holds_no_fewer_than_the_nodes_do() -> None:
     by = policy()
     session = session_of(world(node("a", "3"), node("b", "3"), pod("p", "2", on="a"), pod("w", "2")), by)
-    rankings = NodeRankings(session.room, session.predicates, session.scores, by.fingerprint)
+    rankings = NodeRankings(session.room, session.plugins.predicates, session.plugins.scores, by.fingerprint)
     cls = session.model.tasks["ns/w"].cls
     assert (rankings.in_sum(cls), rankings.most(cls)) == (2, 1)
     session.room.allocate(cls, 1)

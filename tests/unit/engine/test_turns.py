@@ -72,7 +72,7 @@ def test_a_cycle_leaves_nothing_for_the_garbage_collector() -> None:
             if isinstance(step, Transaction):
                 inner: Any = steps.gi_yieldfrom  # type: ignore[attr-defined]  # of CPython
                 context = inner.gi_frame.f_locals["context"]
-                parts = (context.session, context.rankings, *context.session.predicates)
+                parts = (context.session, context.rankings, *context.session.plugins.predicates)
                 gone = [weakref.ref(each) for each in parts]
                 del context, parts
         assert len(gone) == 3

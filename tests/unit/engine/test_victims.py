@@ -371,7 +371,7 @@ def test_proportion_lets_no_donor_fall_further_below_its_share_than_the_preempto
     request = claim.cls.request
     preemptor = Preemptor(session.job(claim.job), (claim,), request, lacks=frozenset({"cpu"}), held={})
     unit = Unit(session.job(held.job), (held,), whole=False, request=held.cls.request)
-    assert session.voting.ask("reclaimable", preemptor, unit)[0] is may
+    assert session.plugins.voting.ask("reclaimable", preemptor, unit)[0] is may
 
 
 @pytest.mark.parametrize("confirmed", [True, False])

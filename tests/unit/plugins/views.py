@@ -34,7 +34,7 @@ def session_of(model: ClusterModel, text: str) -> Session:
 
 
 def plugin_of(session: Session, kind: type[_P]) -> _P:
-    return next(plugin for plugin in (*session.predicates, *session.scores) if isinstance(plugin, kind))
+    return next(plugin for plugin in (*session.plugins.predicates, *session.plugins.scores) if isinstance(plugin, kind))
 
 
 def class_of(session: Session, pod: str) -> TaskClass:
