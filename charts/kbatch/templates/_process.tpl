@@ -10,6 +10,7 @@ $(VARIABLE) where another runner than a kubelet may have to choose the value: po
 {{- $values := index $root.Values .component -}}
 {{- $name := include "kbatch.componentName" . -}}
 {{- $onHost := default false $values.hostNetwork -}}
+{{- $alone := and (has .component (include "kbatch.elected" . | fromJsonArray)) (not $root.Values.leaderElection.enabled) -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -25,9 +26,14 @@ spec:
   replicas: {{ $values.replicas }}
   revisionHistoryLimit: 3
   strategy:
+    {{- if $alone }}
+    # Nothing but this keeps the replica of the revision before from acting beside it.
+    type: Recreate
+    {{- else }}
     type: RollingUpdate
     {{- /* On the nodes' own network the new replica would want the ports of the one that it follows. */}}
     rollingUpdate: {{ ternary "{maxSurge: 0, maxUnavailable: 1}" "{maxSurge: 1, maxUnavailable: 0}" $onHost }}
+    {{- end }}
   selector:
     matchLabels:
       {{- include "kbatch.componentSelectorLabels" . | nindent 6 }}
@@ -208,7 +214,12 @@ spec:
 {{- mulf (trimSuffix $unit . | float64) (get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000) $unit) -}}
 {{- end -}}
 
-{{/* The arguments of a process of which at most one acts, as a JSON list. */}}
+{{/* The processes of which at most one replica acts, as a JSON list. */}}
+{{- define "kbatch.elected" -}}
+{{- list "scheduler" "podgroup" "queue" | toJson -}}
+{{- end -}}
+
+{{/* The arguments of a process of which at most one acts, as a JSON list. What leads is said in any case: a variable says nothing then. */}}
 {{- define "kbatch.leaderArguments" -}}
 {{- $election := .root.Values.leaderElection -}}
 {{- if $election.enabled -}}
@@ -222,7 +233,7 @@ spec:
 {{- if ne $lease (mulf (floor (divf $lease 1000.0)) 1000.0) -}}
 {{- fail (printf "leaderElection.leaseDuration is %s: a Lease lasts whole seconds" $election.leaseDuration) -}}
 {{- end -}}
-{{- list "--lease-namespace=$(POD_NAMESPACE)" (printf "--lease-name=kbatch-%s" .component) "--identity=$(POD_NAME)"
+{{- list "--leader-elect" "--lease-namespace=$(POD_NAMESPACE)" (printf "--lease-name=kbatch-%s" .component) "--identity=$(POD_NAME)"
     (printf "--lease-duration=%s" $election.leaseDuration) (printf "--renew-deadline=%s" $election.renewDeadline)
     (printf "--retry-period=%s" $election.retryPeriod) | toJson -}}
 {{- else -}}

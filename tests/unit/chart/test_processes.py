@@ -38,6 +38,7 @@ COMMON = [
 
 def lease(component: str) -> list[str]:
     return [
+        "--leader-elect",
         "--lease-namespace=$(POD_NAMESPACE)",
         f"--lease-name=kbatch-{component}",
         "--identity=$(POD_NAME)",
@@ -127,6 +128,16 @@ def test_the_process_understands_its_arguments(default: Any, component: str) -> 
         assert settings.default_queue == names.DEFAULT_QUEUE
 
 
+@pytest.mark.parametrize("component", ELECTED)
+def test_a_variable_cannot_switch_the_election(render: Callable[..., Any], default: Any, component: str) -> None:
+    alone = render({"leaderElection": {"enabled": False}, **{name: {"replicas": 1} for name in ELECTED}})
+    for rendered, elects in ((default, True), (alone, False)):
+        given = [one for one in rendered.container(component)["args"] if "$(" not in one]
+        environ = {"KBATCH_LEADER_ELECT": str(not elects)}
+        settings: Any = parse(settings_of(component), prog=component, argv=given, environ=environ)
+        assert settings.leader_elect is elects
+
+
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_a_process_may_end_by_itself_before_it_is_killed(render: Callable[..., Any], component: str) -> None:
     """Also with the least that the chart allows: what is killed has not given its Lease back."""
@@ -171,7 +182,10 @@ def test_a_single_replica_without_election(render: Callable[..., Any]) -> None:
     for component in ELECTED:
         arguments = rendered.container(component)["args"]
         assert "--no-leader-elect" in arguments
-        assert not any(argument.startswith(("--lease", "--identity")) for argument in arguments)
+        assert not any(argument.startswith(("--lease", "--identity", "--leader-elect")) for argument in arguments)
+        # Else an upgrade would have two of them act at once.
+        assert rendered.one("Deployment", f"kbatch-{component}")["spec"]["strategy"] == {"type": "Recreate"}
+    assert rendered.one("Deployment", "kbatch-webhook")["spec"]["strategy"]["type"] == "RollingUpdate"
     # The table of Queues, and what the scheduler has learned.
     roles = [role for role in rendered.of("Role") if role["metadata"]["name"] != "kbatch-gang-test"]
     assert len(roles) == 2

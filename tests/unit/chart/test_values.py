@@ -190,6 +190,15 @@ def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, valu
         ),
         ({"metrics": {"authorization": {"enabled": True}}}, "metrics.tls.secretName must name a Secret"),
         ({"leaderElection": {"enabled": False}}, "replicas is 2, but without leaderElection.enabled"),
+        (
+            {"queue": {"extraArgs": ["--resync=5m", "--no-leader-elect"]}},
+            r"queue.extraArgs: --no-leader-elect would overrule leaderElection.enabled .true.,.* set the value instead",
+        ),
+        ({"scheduler": {"extraArgs": ["--leader-elect=true"]}}, "scheduler.extraArgs: --leader-elect=true would"),
+        (
+            {"podgroup": {"extraEnv": [{"name": "KBATCH_LEADER_ELECT", "value": "0"}]}},
+            "podgroup.extraEnv: KBATCH_LEADER_ELECT has no effect, .* take it out",
+        ),
         ({"leaderElection": {"renewDeadline": "20s"}}, r"renewDeadline \(20s\), and that less than leaseDuration"),
         ({"leaderElection": {"retryPeriod": "0s"}}, r"retryPeriod \(0s\) must be less than"),
         ({"leaderElection": {"leaseDuration": "12500ms"}}, "leaseDuration is 12500ms: a Lease lasts whole seconds"),
