@@ -214,6 +214,17 @@ spec:
 {{- mulf (trimSuffix $unit . | float64) (get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000) $unit) -}}
 {{- end -}}
 
+{{/* A duration as Prometheus reads it, `1m30s`, in milliseconds. */}}
+{{- define "kbatch.prometheusMilliseconds" -}}
+{{- $sum := 0 -}}
+{{- range regexFindAll "[0-9]+(ms|[ywdhms])" . -1 -}}
+{{- $unit := regexFind "[a-z]+$" . -}}
+{{- $length := get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 "w" 604800000 "y" 31536000000) $unit -}}
+{{- $sum = add $sum (mul (trimSuffix $unit . | int64) $length) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
 {{/* The processes of which at most one replica acts, as a JSON list. */}}
 {{- define "kbatch.elected" -}}
 {{- list "scheduler" "podgroup" "queue" | toJson -}}

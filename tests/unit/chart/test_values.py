@@ -147,6 +147,10 @@ def test_an_unknown_value_is_refused(chart: helm_python.Chart, values: dict[str,
         ({"scheduler": {"extraEnv": [{"value": "x"}]}}, "missing property 'name'"),
         ({"scheduler": {"probes": {"liveness": {"periodSeconds": 0}}}}, "minimum: got 0, want 1"),
         ({"networkPolicy": {"egress": {"apiServer": {"cidrs": ["10.0.0.1"]}}}}, "does not match pattern"),
+        ({"metrics": {"serviceMonitor": {"interval": "1.5s"}}}, "does not match pattern"),
+        ({"metrics": {"serviceMonitor": {"scrapeTimeout": "10s1m"}}}, "does not match pattern"),
+        ({"webhook": {"certificates": {"certManager": {"issuerRef": {"kind": "ClusterIssuer"}}}}}, "'name' required"),
+        ({"webhook": {"certificates": {"certManager": {"issuerRef": {"name": ""}}}}}, "minLength: got 0, want 1"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )
@@ -209,6 +213,36 @@ def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, valu
             {"scheduler": {"cycleGap": "2h"}},
             r"cycleGap \(2h\), .* must not be more than scheduler.schedulePeriod \(1s\)",
         ),
+        ({"scheduler": {"cycleGap": "0ms"}}, "scheduler.cycleGap is 0ms: it must be more than 0"),
+        ({"scheduler": {"cycleGap": "0s", "schedulePeriod": "0.0s"}}, "scheduler.cycleGap is 0s: it must be more than 0"),
+        (
+            {"networkPolicy": {"egress": {"enabled": True}}},
+            "networkPolicy.egress.enabled has no effect without networkPolicy.enabled: set that too",
+        ),
+        (
+            {"webhook": {"clientCertificates": {"names": ["kube-apiserver"]}}},
+            "clientCertificates.names has no effect without webhook.clientCertificates.authority, and anybody could call",
+        ),
+        (
+            {"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}},
+            "metrics.serviceMonitor.enabled needs metrics.service.enabled",
+        ),
+        (
+            {"metrics": {"serviceMonitor": {"enabled": True, "interval": "5s"}}},
+            r"metrics.serviceMonitor: scrapeTimeout \(10s\) must be .* not more than interval \(5s\)",
+        ),
+        (
+            {"metrics": {"serviceMonitor": {"enabled": True, "interval": "1m", "scrapeTimeout": "1m0s1ms"}}},
+            r"scrapeTimeout \(1m0s1ms\) must be .* not more than interval \(1m\)",
+        ),
+        (
+            {"metrics": {"serviceMonitor": {"enabled": True, "interval": "15s", "scrapeTimeout": "0s"}}},
+            r"scrapeTimeout \(0s\) must be more than 0",
+        ),
+        (
+            {"webhook": {"certificates": {"source": "certManager", "certManager": {"duration": "720h"}}}},
+            r"certManager: duration \(720h\) must be more than renewBefore \(720h\)",
+        ),
         (
             {"webhook": {"ports": {"webhook": 8081}}},
             "webhook.ports: (health and webhook|webhook and health) are both 8081",
@@ -220,6 +254,14 @@ def test_values_that_contradict_each_other_are_refused(
 ) -> None:
     with pytest.raises(helm_python.HelmRenderError, match=why):
         render(values)
+
+
+def test_durations_that_prometheus_takes(render: Callable[..., Any]) -> None:
+    for interval, timeout in (("1m", "1m"), ("1m30s", "1m29s999ms"), ("1d", "23h59m")):
+        monitor = {"enabled": True, "interval": interval, "scrapeTimeout": timeout}
+        rendered = render({"metrics": {"serviceMonitor": monitor}}, apis=("monitoring.coreos.com/v1",))
+        (endpoint,) = rendered.one("ServiceMonitor", "kbatch-metrics")["spec"]["endpoints"]
+        assert (endpoint["interval"], endpoint["scrapeTimeout"]) == (interval, timeout)
 
 
 def known_words(chart_folder: Path) -> dict[str, list[str]]:
