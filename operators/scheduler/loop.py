@@ -69,6 +69,9 @@ WRONG: Final = 5 * SECOND
 LONGEST_REST: Final = 10.0
 """After cycles that failed one after the other, the wait grows up to this."""
 
+LEAST_REST: Final = 0.05
+"""It begins with no less than this, and that much is left after the end of a failed cycle, however long that took."""
+
 Decide = Callable[[Snapshot, Policy, Memo, Observer], Generator[Step, None, Outcome]]
 
 
@@ -192,7 +195,8 @@ class Scheduler:
     async def _rest(self, stopping: asyncio.Event, began: float) -> None:
         """Wait until the next cycle may begin."""
         if self._failures:
-            rest = crowded = min(LONGEST_REST, self._gap * 2 ** min(self._failures, 12))
+            rest = min(LONGEST_REST, max(self._gap, LEAST_REST) * 2 ** min(self._failures, 12))
+            rest = crowded = max(rest, time.monotonic() - began + LEAST_REST)
         else:
             rest = max(self._gap, min(SHARE * self._spent, self._spent + LONGEST_PAUSE))
             crowded = max(CROWDED_SECONDS, rest, min(CROWDED_SHARE * self._spent, self._spent + LONGEST_PAUSE))

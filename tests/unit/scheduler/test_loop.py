@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from kbatch.times import SECOND
 from operators.scheduler import loop
 from operators.scheduler.cache import Cache
 from operators.scheduler.failing import FailingGroups
-from operators.scheduler.loop import CROWDED_SECONDS, SHARE, SHORT_SECONDS, TURN_SECONDS, Scheduler
+from operators.scheduler.loop import CROWDED_SECONDS, LEAST_REST, SHARE, SHORT_SECONDS, TURN_SECONDS, Scheduler
 from tests.unit.scheduler.fakes import FakeApi, cache_with, group, metrics, node, pod, queue, recorder, told, until
 
 POLICY = build_policy(
@@ -389,6 +389,31 @@ async def test_news_that_a_failed_cycle_was_begun_for_are_looked_at_again_howeve
         cache.receive(told(pod("b")))
         await until(lambda: hands.transactions)
         assert script.at[3] - script.at[2] > script.at[2] - script.at[1] > 0.02, "each time a little later"
+
+
+async def test_the_loop_rests_after_failures_even_without_a_gap() -> None:
+    script = Script(*(RuntimeError("again") for _ in range(3)))
+    async with running(cache_with(node("n")), script, gap=0.0) as (scheduler, _, _):
+        await until(lambda: scheduler.cycles >= 1)
+    waits = [later - earlier for earlier, later in zip(script.at, script.at[1:], strict=False)]
+    assert len(waits) >= 3
+    assert min(waits) >= LEAST_REST
+    assert waits[0] < waits[1] < waits[2], "each time a little later"
+
+
+async def test_the_loop_rests_after_a_cycle_that_took_long_to_fail() -> None:
+    ended: list[float] = []
+
+    def slow() -> Iterator[Verdict]:
+        time.sleep(3 * LEAST_REST)
+        ended.append(time.monotonic())
+        yield from ()
+        raise RuntimeError("late")
+
+    script = Script(slow())
+    async with running(cache_with(node("n")), script, gap=0.01) as (scheduler, _, _):
+        await until(lambda: scheduler.cycles >= 1)
+    assert script.at[1] - ended[0] >= LEAST_REST
 
 
 async def test_an_engine_that_fails_does_not_end_the_loop() -> None:
