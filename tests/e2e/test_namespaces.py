@@ -28,7 +28,7 @@ def api(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A cluster of one node with kbatch for the namespaces a and b, and a third one."""
     folder = tmp_path_factory.mktemp("code")
     # No limit on groups: see the last test.
-    values = ["--set", "namespaces={a,b}", "--set", "podGroupQuota.count=0"]
+    values = ["--set", "namespaces={a,b}", "--set", "podGroupQuota.count=null"]
     with installed(f"namespaces-{os.getpid()}", programs, folder, values, ("a", "b", "other")) as (_, _, api):
         yield api
 

@@ -280,7 +280,7 @@ def test_quotas_that_let_the_processes_be_and_limit_groups(default: Any, render:
     assert [one["metadata"]["namespace"] for one in limited.of("ResourceQuota")] == ["a", "b"]
     for one in limited.of("ResourceQuota"):
         assert one["spec"] == {"hard": {"count/podgroups.scheduling.incubator.k8s.io": "2000000"}}
-    assert len(render({"podGroupQuota": {"count": 0, "namespaces": ["a"]}}).of("ResourceQuota")) == 1
+    assert len(render({"podGroupQuota": {"count": None, "namespaces": ["a"]}}).of("ResourceQuota")) == 1
 
 
 def test_leases_and_the_scheduler_do_not_stand_in_line_with_all_accounts(
