@@ -14,8 +14,8 @@ $(VARIABLE) where another runner than a kubelet may have to choose the value: po
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ $name }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ $name | quote }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
   {{- with $values.deploymentAnnotations }}
@@ -44,7 +44,7 @@ spec:
       annotations:
         {{- include "kbatch.under" (list $values.podAnnotations (dict "kubectl.kubernetes.io/default-container" .component)) | nindent 8 }}
     spec:
-      serviceAccountName: {{ include "kbatch.serviceAccountName" . }}
+      serviceAccountName: {{ include "kbatch.serviceAccountName" . | quote }}
       automountServiceAccountToken: true
       {{- if $onHost }}
       hostNetwork: true
@@ -55,7 +55,7 @@ spec:
       # A Service called kbatch-metrics would otherwise put KBATCH_METRICS_PORT=tcp://... into the environment.
       enableServiceLinks: false
       {{- with default $root.Values.priorityClassName $values.priorityClassName }}
-      priorityClassName: {{ . }}
+      priorityClassName: {{ . | quote }}
       {{- end }}
       {{- with $root.Values.imagePullSecrets }}
       imagePullSecrets:
@@ -65,7 +65,7 @@ spec:
       securityContext:
         {{- include "kbatch.merged" (list $root.Values.podSecurityContext $values.podSecurityContext) | nindent 8 }}
       containers:
-        - name: {{ .component }}
+        - name: {{ .component | quote }}
           image: {{ include "kbatch.image" $root | quote }}
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
           command: [kbatch-{{ .component }}]
@@ -112,7 +112,7 @@ spec:
           ports:
             {{- range $port := list "health" "metrics" "webhook" }}
             {{- with index $values.ports $port }}
-            - {name: {{ $port }}, containerPort: {{ . }}, protocol: TCP}
+            - {name: {{ $port | quote }}, containerPort: {{ . }}, protocol: TCP}
             {{- end }}
             {{- end }}
           {{- $probes := include "kbatch.merged" (list $root.Values.probes $values.probes) | fromYaml }}
@@ -143,7 +143,7 @@ spec:
           emptyDir: {sizeLimit: 64Mi}
         {{- with $root.Values.metrics.tls.secretName }}
         - name: metrics-certificate
-          secret: {secretName: {{ . }}, defaultMode: 0440}
+          secret: {secretName: {{ . | quote }}, defaultMode: 0440}
         {{- end }}
         {{- with concat (default list .volumes) $values.extraVolumes }}
         {{- toYaml . | nindent 8 }}
@@ -178,8 +178,8 @@ spec:
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "kbatch.serviceAccountName" . }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ include "kbatch.serviceAccountName" . | quote }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
   {{- with $values.serviceAccountAnnotations }}
@@ -194,8 +194,8 @@ automountServiceAccountToken: false
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ $name }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ $name | quote }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
 spec:

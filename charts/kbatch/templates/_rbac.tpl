@@ -17,7 +17,7 @@ name is not known to the authoriser at that moment; all the rest is the right to
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: {{ $name }}
+  name: {{ $name | quote }}
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
 rules:
@@ -31,12 +31,12 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {{ $name }}
+  name: {{ $name | quote }}
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $name }}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $name | quote }}}
 subjects:
-  - {kind: ServiceAccount, name: {{ $account }}, namespace: {{ $root.Release.Namespace }}}
+  - {kind: ServiceAccount, name: {{ $account | quote }}, namespace: {{ $root.Release.Namespace | quote }}}
 {{- $component := . }}
 {{- if .managed }}
 {{- range $namespace := $root.Values.namespaces }}
@@ -45,7 +45,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   name: {{ $name }}-managed
-  namespace: {{ $namespace }}
+  namespace: {{ $namespace | quote }}
   labels:
     {{- include "kbatch.componentLabels" $component | nindent 4 }}
 rules:
@@ -55,12 +55,12 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
   name: {{ $name }}-managed
-  namespace: {{ $namespace }}
+  namespace: {{ $namespace | quote }}
   labels:
     {{- include "kbatch.componentLabels" $component | nindent 4 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}-managed}
 subjects:
-  - {kind: ServiceAccount, name: {{ $account }}, namespace: {{ $root.Release.Namespace }}}
+  - {kind: ServiceAccount, name: {{ $account | quote }}, namespace: {{ $root.Release.Namespace | quote }}}
 {{- end }}
 {{- end }}
 {{- if or $root.Values.leaderElection.enabled .own }}
@@ -68,8 +68,8 @@ subjects:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ $name }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ $name | quote }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
 rules:
@@ -89,12 +89,12 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ $name }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ $name | quote }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name | quote }}}
 subjects:
-  - {kind: ServiceAccount, name: {{ $account }}, namespace: {{ $root.Release.Namespace }}}
+  - {kind: ServiceAccount, name: {{ $account | quote }}, namespace: {{ $root.Release.Namespace | quote }}}
 {{- end }}
 {{- end -}}

@@ -86,8 +86,14 @@ def render(chart: helm_python.Chart) -> Callable[..., Rendered]:
 
     texts: dict[tuple[str, str], str] = {}
 
-    def rendered(values: Object | None = None, *, release: str = "kbatch", apis: tuple[str, ...] = ()) -> Rendered:
-        options = {"name": release, "namespace": NAMESPACE, "is_install": True, "api_versions": list(apis)}
+    def rendered(
+        values: Object | None = None,
+        *,
+        release: str = "kbatch",
+        namespace: str = NAMESPACE,
+        apis: tuple[str, ...] = (),
+    ) -> Rendered:
+        options = {"name": release, "namespace": namespace, "is_install": True, "api_versions": list(apis)}
         # Chart.render has no argument for the APIs that a cluster has; the library underneath does.
         asked = json.dumps(values or {}), json.dumps(options)
         if asked not in texts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from kubernetes_validate import utils
 from kbatch.cli.configuration import KEY, SCHEDULER_LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
@@ -283,6 +284,51 @@ def test_quotas_that_let_the_processes_be_and_limit_groups(default: Any, render:
     assert len(render({"podGroupQuota": {"count": None, "namespaces": ["a"]}}).of("ResourceQuota")) == 1
 
 
+@pytest.mark.parametrize("source", ["helm", "certManager"])
+def test_names_of_digits_are_names(render: Callable[..., Any], source: str) -> None:
+    """YAML would read them as numbers, which the API server refuses."""
+    digits = itertools.count(7001)
+
+    def number() -> str:
+        return str(next(digits))
+
+    own = {
+        component: {"priorityClassName": number(), "serviceAccount": {"name": number()}}
+        for component in ("scheduler", "podgroup", "queue", "webhook")
+    }
+    own["webhook"] |= {"quotaPolicy": "Reject", "ledgerNamespace": number(), "excludedNamespaces": [number()]}
+    own["webhook"]["certificates"] = {"source": source, "secretName": number()}
+    values: dict[str, Any] = {
+        **own,
+        "fullnameOverride": number(),
+        "nameOverride": number(),
+        "namespaces": [number(), number()],
+        "schedulerName": number(),
+        "defaultQueue": number(),
+        "priorityAndFairness": {"leases": number(), "scheduler": number()},
+        "imagePullSecrets": [{"name": number()}],
+        "metrics": {"tls": {"secretName": number()}, "serviceMonitor": {"enabled": True}},
+        "dashboards": {"enabled": True, "namespace": number()},
+        "networkPolicy": {"enabled": True},
+        "alerts": {"enabled": True},
+    }
+    rendered = render(values, release=number(), namespace=number(), apis=("monitoring.coreos.com/v1",))
+
+    def numbers(value: Any, path: str) -> Iterator[str]:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                assert isinstance(key, str), path
+                yield from numbers(inner, f"{path}.{key}")
+        elif isinstance(value, list):
+            for inner in value:
+                yield from numbers(inner, path)
+        elif isinstance(value, int) and 7001 <= value <= 7100:
+            yield path
+
+    assert [path for item in rendered.objects for path in numbers(item, item["kind"])] == []
+    assert next(digits) < 7100
+
+
 def test_leases_and_the_scheduler_do_not_stand_in_line_with_all_accounts(
     default: Any, render: Callable[..., Any]
 ) -> None:
@@ -307,7 +353,7 @@ def test_leases_and_the_scheduler_do_not_stand_in_line_with_all_accounts(
 
 def test_notes_say_what_to_type_next(default: Any, render: Callable[..., Any]) -> None:
     assert "kubectl get queue default" in default.notes
-    assert "schedulerName: kube-batch" in default.notes
+    assert 'schedulerName: "kube-batch"' in default.notes
     assert "WARNING" not in default.notes
     assert "less than two replicas" in render({"webhook": {"failurePolicy": "Fail", "replicas": 1}}).notes
 

@@ -215,7 +215,10 @@ def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, valu
             r"cycleGap \(2h\), .* must not be more than scheduler.schedulePeriod \(1s\)",
         ),
         ({"scheduler": {"cycleGap": "0ms"}}, "scheduler.cycleGap is 0ms: it must be more than 0"),
-        ({"scheduler": {"cycleGap": "0s", "schedulePeriod": "0.0s"}}, "scheduler.cycleGap is 0s: it must be more than 0"),
+        (
+            {"scheduler": {"cycleGap": "0s", "schedulePeriod": "0.0s"}},
+            "scheduler.cycleGap is 0s: it must be more than 0",
+        ),
         (
             {"networkPolicy": {"egress": {"enabled": True}}},
             "networkPolicy.egress.enabled has no effect without networkPolicy.enabled: set that too",

@@ -98,8 +98,8 @@ clientConfig:
   url: {{ trimSuffix "/" $webhook.url }}{{ $path }}
   {{- else }}
   service:
-    name: {{ include "kbatch.webhookName" .root }}
-    namespace: {{ .root.Release.Namespace }}
+    name: {{ include "kbatch.webhookName" .root | quote }}
+    namespace: {{ .root.Release.Namespace | quote }}
     port: 443
     path: {{ $path }}
   {{- end }}
