@@ -148,6 +148,24 @@ def test_an_unknown_value_is_refused(chart: helm_python.Chart, values: dict[str,
         ({"scheduler": {"probes": {"liveness": {"periodSeconds": 0}}}}, "minimum: got 0, want 1"),
         ({"networkPolicy": {"egress": {"apiServer": {"cidrs": ["10.0.0.1"]}}}}, "does not match pattern"),
         ({"podGroupQuota": {"count": 0}}, "minimum: got 0, want 1"),
+        ({"networkPolicy": {"egress": {"apiServer": {"cidrs": ["10.0.0.256/32"]}}}}, "does not match pattern"),
+        ({"networkPolicy": {"egress": {"apiServer": {"cidrs": ["10.0.0.0/33"]}}}}, "does not match pattern"),
+        ({"networkPolicy": {"metricsFrom": [{"ipBlock": {"cidr": "10.0.0.0"}}]}}, "does not match pattern"),
+        ({"networkPolicy": {"metricsFrom": [{"ipBlock": {"except": ["10.0.0.0/8"]}}]}}, "missing property 'cidr'"),
+        ({"networkPolicy": {"metricsFrom": [{}]}}, "minProperties: got 0, want 1"),
+        ({"scheduler": {"tolerations": [{"key": "gpu", "operator": "Exist"}]}}, "must be one of '', 'Exists', 'Equal'"),
+        ({"queue": {"tolerations": [{"operator": "Exists", "effect": "NoScheduling"}]}}, "must be one of"),
+        ({"probes": {"liveness": {"successThreshold": 2}}}, "value must be 1"),
+        ({"webhook": {"probes": {"startup": {"successThreshold": 2}}}}, "value must be 1"),
+        ({"queue": {"podDisruptionBudget": {"maxUnavailable": "101%"}}}, "does not match pattern"),
+        ({"podgroup": {"extraVolumeMounts": [{"name": "more"}]}}, "missing property 'mountPath'"),
+        ({"podgroup": {"extraVolumeMounts": [{"mountPath": "/more"}]}}, "missing property 'name'"),
+        ({"podgroup": {"extraVolumes": [{"name": ""}]}}, "minLength: got 0, want 1"),
+        ({"podSecurityContext": {"fsGroupChangePolicy": "Never"}}, "must be one of"),
+        ({"podSecurityContext": {"runAsUser": -1}}, "minimum: got -1, want 0"),
+        ({"podSecurityContext": {"seccompProfile": {"type": "runtime/default"}}}, "must be one of"),
+        ({"podSecurityContext": {"sysctls": [{"name": "net.core.somaxconn"}]}}, "missing property 'value'"),
+        ({"queue": {"securityContext": {"procMount": "default"}}}, "must be one of"),
         ({"metrics": {"serviceMonitor": {"interval": "1.5s"}}}, "does not match pattern"),
         ({"metrics": {"serviceMonitor": {"scrapeTimeout": "10s1m"}}}, "does not match pattern"),
         ({"webhook": {"certificates": {"certManager": {"issuerRef": {"kind": "ClusterIssuer"}}}}}, "'name' required"),
@@ -225,7 +243,7 @@ def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, valu
         ),
         (
             {"webhook": {"clientCertificates": {"names": ["kube-apiserver"]}}},
-            "clientCertificates.names has no effect without webhook.clientCertificates.authority, and anybody could call",
+            "clientCertificates.names has no effect without webhook.clientCertificates.authority, and anybody",
         ),
         (
             {"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}},
@@ -258,6 +276,29 @@ def test_values_that_contradict_each_other_are_refused(
 ) -> None:
     with pytest.raises(helm_python.HelmRenderError, match=why):
         render(values)
+
+
+def test_what_kubernetes_takes_passes(chart: helm_python.Chart) -> None:
+    ranges = ["0.0.0.0/0", "10.0.0.1/32", "255.250.199.9/8", "::/0", "fd00::1/128", "::ffff:10.0.0.0/104"]
+    tolerations = [
+        {"operator": "Exists"},
+        {"key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute"},
+        {"key": "a", "effect": ""},
+    ]
+    chart.validate_schema(
+        {
+            "networkPolicy": {
+                "egress": {"apiServer": {"cidrs": ranges}},
+                "metricsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}, {"podSelector": {}}],
+            },
+            "probes": {"readiness": {"successThreshold": 2}, "liveness": {"successThreshold": 1}},
+            "queue": {
+                "tolerations": tolerations,
+                "podDisruptionBudget": {"maxUnavailable": "100%"},
+                "extraVolumeMounts": [{"name": "a", "mountPath": "/a", "subPath": "b", "readOnly": True}],
+            },
+        }
+    )
 
 
 def test_durations_that_prometheus_takes(render: Callable[..., Any]) -> None:
