@@ -284,6 +284,13 @@ def test_quotas_that_let_the_processes_be_and_limit_groups(default: Any, render:
     assert len(render({"podGroupQuota": {"count": None, "namespaces": ["a"]}}).of("ResourceQuota")) == 1
 
 
+def test_an_overridden_name_changes_selectors_as_the_readme_says(render: Callable[..., Any], default: Any) -> None:
+    before = default.one("Deployment", "kbatch-queue")["spec"]["selector"]
+    after = render({"nameOverride": "batch"}).one("Deployment", "kbatch-queue")["spec"]["selector"]
+    assert after != before
+    assert render({"fullnameOverride": "x"}).one("Deployment", "x-queue")["spec"]["selector"] == before
+
+
 @pytest.mark.parametrize("source", ["helm", "certManager"])
 def test_names_of_digits_are_names(render: Callable[..., Any], source: str) -> None:
     """YAML would read them as numbers, which the API server refuses."""
