@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job
-from kbatch.model.jobs_release import UNNAMED_SCHEDULERS, names_queue
+from kbatch.model.jobs_release import held_back, named_group
 
 MARK: Final = "true"
 """kbatch suspended it, and will resume it; once it has, the mark says `false`."""
@@ -37,17 +37,12 @@ def delay(job: Job, *, scheduler_name: str, new_name: str | None = None) -> dict
         new_name: what a Job with generateName is to be called; None makes a name.
     """
     metadata, template = job.metadata, job.spec.template
-    waits_for_queue = names_queue(job)
-    group = (template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
-    if not (waits_for_queue or group):
-        return {}
-    named = template.spec.scheduler_name
-    if named != scheduler_name and not (waits_for_queue and named in UNNAMED_SCHEDULERS):
+    if not held_back(job, scheduler_name):
         return {}
     changes: dict[str, Any] = {}
-    if named != scheduler_name:
+    if template.spec.scheduler_name != scheduler_name:
         _put(changes, scheduler_name, "spec", "template", "spec", "schedulerName")
-    if not group:
+    if named_group(job) is None:
         name = metadata.name
         if not name:
             if not metadata.generate_name:

@@ -102,6 +102,16 @@ def names_queue(job: Job) -> bool:
     return QUEUE_LABEL in (job.metadata.labels or {})
 
 
+def held_back(job: Job, scheduler_name: str) -> bool:
+    """Whether admission suspends a new Job: its pods wait for the group that their template names, or for the Job's
+    queue. With a queue, one that names no scheduler counts as one of ours.
+    """
+    named = job.spec.template.spec.scheduler_name
+    if names_queue(job):
+        return named == scheduler_name or named in UNNAMED_SCHEDULERS
+    return named == scheduler_name and named_group(job) is not None
+
+
 def wants_group(job: Job, scheduler_name: str) -> bool:
     """Whether a PodGroup is to be made for the Job: it has a queue, and its pods name no other group.
 

@@ -16,7 +16,7 @@ import msgspec
 from kbatch.api.conditions import merge
 from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP
 from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, Queue, ReplicaSet, timestamp_us
-from kbatch.model.jobs_release import named_group, names_queue
+from kbatch.model.jobs_release import held_back, named_group, names_queue
 from kbatch.model.usage import read_anchor
 from kbatch.simulator import names
 from kbatch.simulator.documents import Document, read
@@ -419,8 +419,10 @@ def at_start(obj: AnyObject) -> AnyObject:
 
 
 def _admit(obj: AnyObject) -> None:
-    """What admission makes of a new Job that names a queue and no scheduler: one of kbatch's, which waits suspended."""
-    if isinstance(obj, Job) and names_queue(obj) and not obj.spec.template.spec.scheduler_name:
+    """What admission makes of a new Job for a queue: one of kbatch's, which waits suspended. Pods of other Jobs that
+    name a group come at once, to show what is decided about pods that are there; `suspend` is how to have them wait.
+    """
+    if isinstance(obj, Job) and names_queue(obj) and held_back(obj, DEFAULT_SCHEDULER_NAME):
         obj.spec.template.spec.scheduler_name = DEFAULT_SCHEDULER_NAME
         obj.spec.suspend = True
 

@@ -220,17 +220,24 @@ def test_work_that_names_no_scheduler_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize("queue", ["default", "''"])
-def test_a_job_with_a_queue_alone_is_taken_in_as_admission_does(queue: str) -> None:
-    job = (
+@pytest.mark.parametrize(
+    ("named", "taken"),
+    [
+        ("", ("kube-batch", True)),
+        ("schedulerName: default-scheduler,", ("kube-batch", True)),
+        ("schedulerName: kube-batch,", ("kube-batch", True)),
+        ("schedulerName: mine,", ("mine", False)),
+    ],
+)
+def test_a_job_with_a_queue_is_taken_in_as_admission_does(named: str, taken: tuple[str, bool], queue: str) -> None:
+    found = load(
         f"{{apiVersion: batch/v1, kind: Job, metadata: {{name: j, labels: {{kbatch.dev/queue: {queue}}}}}, "
-        "spec: {template: {spec: {SCHEDULER containers: []}}}}"
+        f"spec: {{template: {{spec: {{{named} containers: []}}}}}}}}"
     )
-    taken, others = load(job.replace("SCHEDULER", "")), load(job.replace("SCHEDULER", "schedulerName: mine,"))
-    assert taken.warnings == others.warnings == ()
-    found = [one.objects[0].obj for one in (taken, others)]
-    assert [(one.spec.template.spec.scheduler_name, one.spec.suspend) for one in found if isinstance(one, Job)] == [
-        ("kube-batch", True), ("mine", False),
-    ]  # fmt: skip
+    job = found.objects[0].obj
+    assert isinstance(job, Job)
+    assert (job.spec.template.spec.scheduler_name, job.spec.suspend) == taken
+    assert found.warnings == ()
 
 
 def test_times_in_a_status_begin_with_the_simulation() -> None:
