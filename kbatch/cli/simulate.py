@@ -48,7 +48,8 @@ def simulate(
         typer.Option("--generate", metavar="SPEC", help="Generate jobs as this file describes, and run them."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Seed for --generate; by default that of the file.")
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="Seed for --generate; by default that of the file."),
     ] = None,
     write: Annotated[
         Path | None,

@@ -82,8 +82,7 @@ def run_trace(request: TraceRequest) -> None:
             check=request.check,
         )
         policy = _engine_policy(request)
-        if request.plot is not None:
-            _check_writable(request.plot)
+        _check_outputs(request)
         trace, cluster = _generated(request) if request.trace is None else _logged(request, str(request.trace))
         with shown() as progress:
             if policy is not None:
@@ -176,6 +175,25 @@ def _cluster(request: TraceRequest) -> Cluster:
     if cpu <= 0:
         _refuse(f"--node-cpus {request.node_cpus}: a node must have some")
     return load_cluster(nodes, cpu, request.node_gpus or 0)
+
+
+def _check_outputs(request: TraceRequest) -> None:
+    """End the command before it writes over what it reads, or has written."""
+    taken = {
+        "the trace": request.trace,
+        "the specification": request.generate,
+        "the configuration": request.scheduler_conf,
+    }
+    if request.nodes is not None and not request.nodes.isdecimal():
+        taken["the list of nodes"] = Path(request.nodes)
+    for option, path in (("--write", request.write), ("--plot", request.plot)):
+        if path is None:
+            continue
+        for what, other in taken.items():
+            if other is not None and path.resolve() == other.resolve():
+                _refuse(f"{option} {path}: this is {what}, and would be written over")
+        taken[f"what {option} writes"] = path
+        _check_writable(path)
 
 
 def _check_writable(path: Path) -> None:

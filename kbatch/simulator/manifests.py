@@ -15,7 +15,7 @@ import msgspec
 
 from kbatch.api.conditions import merge
 from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP
-from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, Queue, ReplicaSet, timestamp_us
+from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, PriorityClass, Queue, ReplicaSet, timestamp_us
 from kbatch.model.jobs_release import held_back, named_group, names_queue
 from kbatch.model.usage import read_anchor
 from kbatch.simulator import names
@@ -29,7 +29,8 @@ from kbatch.simulator.validation import (
     check_metadata,
     check_object,
     check_pod_spec,
-    check_resources,
+    check_queue_amounts,
+    check_quota_amounts,
     check_templates,
 )
 
@@ -105,6 +106,7 @@ class _Reading:
     at_a_time: int = 0
     pods: int = 0
     configuration: tuple[str, str] | None = None
+    default_class: str | None = None
 
 
 def from_documents(documents: Iterator[Document]) -> Manifests:
@@ -197,6 +199,10 @@ def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
     if before is not place:
         name = f"{metadata.namespace}/{metadata.name}" if read_as.namespaced else metadata.name
         raise FieldError("metadata.name", f"{kind} {name} stands already in {before}")
+    if isinstance(obj, PriorityClass) and obj.global_default:
+        if reading.default_class is not None:
+            raise FieldError("globalDefault", f"PriorityClass {reading.default_class} is the default already")
+        reading.default_class = metadata.name
     _warn(obj, place, reading)
     reading.declared.append((declared, _created(metadata)))
 
@@ -359,12 +365,12 @@ def _check_by_model(obj: PodGroup | Queue, content: dict[str, Any]) -> None:
         )
         raise FieldError(_path(first["loc"]), what.replace("Input should", "should") + given) from None
     if isinstance(obj, Queue):
-        check_resources(obj.spec.capability, "spec.capability")
+        check_queue_amounts(obj.spec.capability, "spec.capability")
         if obj.spec.parent == obj.metadata.name:
             raise FieldError("spec.parent", "a queue cannot be its own parent")
         check_label_selector(obj.spec.namespace_selector, "spec.namespaceSelector")
         return
-    check_resources(obj.spec.min_resources, "spec.minResources")
+    check_quota_amounts(obj.spec.min_resources, "spec.minResources")
     roles: set[str] = set()
     for index, role in enumerate(obj.spec.sub_groups or ()):
         at = f"spec.subGroups[{index}]"

@@ -6,6 +6,7 @@ that does not exist is not refused where a live cluster accepts it: such a group
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -41,6 +42,15 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
 _OF_CONTAINERS: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+_OF_QUEUES: Final = _OF_CONTAINERS | {"pods"}
+_OF_QUOTAS: Final = frozenset(
+    f"{part}{name}" for part in ("", "requests.", "limits.") for name in _OF_CONTAINERS
+) | {
+    "pods", "requests.storage", "configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas",
+    "secrets", "services", "services.loadbalancers", "services.nodeports",
+}  # fmt: skip
+_POLICIES: Final = frozenset({"Never", "PreemptLowerPriority"})
+_SYSTEM_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _NODE_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _LABEL_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
@@ -71,6 +81,30 @@ def check_resources(resources: RawResources | None, field: str) -> None:
             raise FieldError(f"{field}.{name}", f"{value!r} is negative")
 
 
+def check_queue_amounts(resources: RawResources | None, field: str) -> None:
+    """As `check_resources`, of resources that pods can ask for: of another one a limit would limit nothing."""
+    check_resources(resources, field)
+    _check_names(resources, _OF_QUEUES, field)
+
+
+def check_quota_amounts(resources: RawResources | None, field: str) -> None:
+    """As `check_resources`, of what a ResourceQuota can count."""
+    check_resources(resources, field)
+    _check_names(resources, _OF_QUOTAS, field)
+
+
+def _check_names(resources: RawResources | None, known: frozenset[str], field: str) -> None:
+    for name in resources or ():
+        if "/" in name or name in known or name.removeprefix("requests.").startswith("hugepages-"):
+            continue
+        near = difflib.get_close_matches(name, sorted(known), 1)
+        raise FieldError(
+            f"{field}.{name}",
+            f"is none of {', '.join(sorted(known & _OF_QUEUES))}; others have a domain, as in nvidia.com/gpu"
+            + (f". Is {near[0]} meant?" if near else ""),
+        )
+
+
 def check_object(obj: AnyObject) -> None:
     """What stands in the spec of a kind that has something to check."""
     match obj:
@@ -84,8 +118,11 @@ def check_object(obj: AnyObject) -> None:
             _check_count(obj.spec.replicas, "spec.replicas")
             check_pod_spec(obj.spec.template.spec, "spec.template.spec")
         case ResourceQuota():
-            check_resources(obj.spec.hard, "spec.hard")
+            check_quota_amounts(obj.spec.hard, "spec.hard")
         case PriorityClass():
+            _check_preemption(obj.preemption_policy, "preemptionPolicy")
+            if obj.metadata.name.startswith("system-") and obj.metadata.name not in _SYSTEM_CLASSES:
+                raise FieldError("metadata.name", "names that begin with system- are Kubernetes' own")
             highest = 2**31 - 1 if obj.metadata.name.startswith("system-") else _HIGHEST_OF_USERS
             if not -(2**31) <= obj.value <= highest:
                 raise FieldError("value", f"{obj.value} is not from {-(2**31)} to {highest}")
@@ -118,6 +155,7 @@ def check_pod_spec(spec: PodSpec, field: str = "spec") -> None:
         _check_container(container, f"{field}.containers[{index}]")
     for index, container in enumerate(spec.init_containers or ()):
         _check_container(container, f"{field}.initContainers[{index}]")
+    _check_preemption(spec.preemption_policy, f"{field}.preemptionPolicy")
     _check_requirements(spec.resources, f"{field}.resources")
     check_resources(spec.overhead, f"{field}.overhead")
     for index, toleration in enumerate(spec.tolerations or ()):
@@ -227,12 +265,7 @@ def _check_requirements(requirements: ResourceRequirements | None, field: str) -
     check_resources(requirements.requests, f"{field}.requests")
     check_resources(requirements.limits, f"{field}.limits")
     for part, amounts in (("requests", requirements.requests), ("limits", requirements.limits)):
-        for name in amounts or ():
-            if "/" not in name and name not in _OF_CONTAINERS and not name.startswith("hugepages-"):
-                raise FieldError(
-                    f"{field}.{part}.{name}",
-                    f"is none of {', '.join(sorted(_OF_CONTAINERS))}; others have a domain, as in nvidia.com/gpu",
-                )
+        _check_names(amounts, _OF_CONTAINERS, f"{field}.{part}")
     requests: Mapping[str, str | int | float] = requirements.requests or {}
     for name in requests:
         if _is_extended(name) and name not in (requirements.limits or {}):
@@ -268,9 +301,16 @@ def _check_budget(budget: PodDisruptionBudget) -> None:
     for name, value in (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable)):
         if isinstance(value, str) and re.fullmatch(r"[0-9]{1,3}%", value) is None:
             raise FieldError(f"spec.{name}", f"{value!r} is neither a number nor a percentage")
+        if isinstance(value, str) and int(value.removesuffix("%")) > 100:
+            raise FieldError(f"spec.{name}", f"{value!r} is above 100%")
         if isinstance(value, int):
             _check_count(value, f"spec.{name}")
     check_label_selector(spec.selector, "spec.selector")
+
+
+def _check_preemption(policy: str | None, field: str) -> None:
+    if policy is not None:
+        _one_of(policy, _POLICIES, field)
 
 
 def _check_count(value: int | None, field: str) -> None:

@@ -141,7 +141,7 @@ class DaySpec(_Strict):
 
     days: Annotated[float, Field(gt=0, le=366)] = 1.0
     load: Annotated[float, Field(gt=0, le=100)]
-    seed: int = 1
+    seed: Annotated[int, Field(ge=0)] = 1
     nodes: NodesSpec
     hours: Annotated[list[Rate], Field(min_length=HOURS_OF_A_DAY, max_length=HOURS_OF_A_DAY)] = [1.0] * HOURS_OF_A_DAY
     queues: Annotated[dict[str, QueueSpec], Field(min_length=1, max_length=1000)] = {DEFAULT_QUEUE: QueueSpec()}

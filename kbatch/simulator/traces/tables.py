@@ -55,6 +55,11 @@ def rows(lines: Lines, needed: tuple[str, ...], known: tuple[str, ...] = ()) -> 
         for name in (*needed, *known):
             if header.count(name) > 1:
                 raise LineError(at, "", f"the first line names column {name!r} twice")
+        for name in header:
+            near = difflib.get_close_matches(name, {*known} - {*header}, 1, 0.8) if name not in known else []
+            if near and name not in needed:
+                what = f"there is no column {name!r}; is {near[0]!r} meant? Else give it a name that is less like it"
+                raise LineError(max(at, 1), "", what)
         for values in table:
             unfinished = False
             if not any(value.strip() for value in values):

@@ -151,6 +151,27 @@ def test_a_picture_that_cannot_be_written_is_found_out_before_the_run(
     assert (status, out, err) == (1, "", f"kbatch: {picture}: cannot be written: {why}\n")
 
 
+def test_nothing_that_is_read_is_written_over(trace: str, tmp_path: Path) -> None:
+    before = Path(trace).read_bytes()
+    status, out, err = run("--trace", trace, "--format", "csv", "--nodes", "4", "--plot", trace)
+    assert (status, out, err) == (2, "", f"kbatch: --plot {trace}: this is the trace, and would be written over\n")
+    assert Path(trace).read_bytes() == before
+    day = tmp_path / "day.yaml"
+    day.write_bytes(Path(DAY).read_bytes())
+    status, _, err = run("--generate", str(day), "--write", str(day))
+    assert (status, err) == (2, f"kbatch: --write {day}: this is the specification, and would be written over\n")
+    assert day.read_bytes() == Path(DAY).read_bytes()
+    both = str(tmp_path / "both")
+    status, _, err = run("--generate", str(day), "--write", both, "--plot", both)
+    assert (status, err) == (2, f"kbatch: --plot {both}: this is what --write writes, and would be written over\n")
+
+
+def test_a_seed_is_not_negative() -> None:
+    status, _, err = run("--generate", DAY, "--seed", "-1")
+    assert status == 2
+    assert "--seed" in err
+
+
 def test_a_picture_on_a_full_disk(trace: str) -> None:
     status, out, err = run("--trace", trace, "--format", "csv", "--nodes", "4", "--plot", "/dev/full")
     assert out.startswith("Jobs")

@@ -31,8 +31,21 @@ def pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     }
 
 
-def priority(name: str, value: int) -> dict[str, Any]:
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+def priority(name: str, value: int, **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        **more,
+    }
+
+
+def spec(kind: str, api: str = "v1", **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": "it"}, "spec": fields}
+
+
+OURS = "scheduling.incubator.k8s.io/v1alpha1"
 
 
 def affinity(kind: str, **term: Any) -> dict[str, Any]:
@@ -70,6 +83,17 @@ PREFERENCE = {"weight": 1, "preference": TERM}
         ),
         (priority("high", 2 * 10**9), "value: 2000000000 is not from -2147483648 to 1000000000"),
         (priority("low", -(2**31) - 1), "value: -2147483649 is not from"),
+        (priority("high", 1, preemptionPolicy="never"), "preemptionPolicy: 'never' is none of Never, PreemptLower"),
+        (pod(preemptionPolicy="Nver"), "spec.preemptionPolicy: 'Nver' is none of Never, PreemptLowerPriority"),
+        (priority("system-mine", 1), "metadata.name: names that begin with system-"),
+        (spec("PodDisruptionBudget", "policy/v1", minAvailable="150%"), "spec.minAvailable: '150%' is above 100%"),
+        (spec("ResourceQuota", hard={"cpuu": 1}), "spec.hard.cpuu: is none of cpu"),
+        (
+            spec("Queue", OURS, capability={"cpus": 1}),
+            "spec.capability.cpus: is none of cpu, ephemeral-storage, memory",
+        ),
+        (spec("Queue", OURS, capability={"cpus": 1}), "Is cpu meant?"),
+        (spec("PodGroup", OURS, minMember=1, minResources={"mem": 1}), "spec.minResources.mem: is none of cpu"),
         (pod(terminationGracePeriodSeconds=10**20), "spec.terminationGracePeriodSeconds: 1000"),
         (pod({"requests": {"cpu": 10**20}}), "resources.requests.cpu: 1000"),
         (pod({"requests": {"cpu": 1}, "limits": {"cpu": 10**20}}), "resources.limits.cpu: 1000"),
@@ -90,11 +114,22 @@ def test_what_no_cluster_would_take_is_refused(document: dict[str, Any], said: s
         pod(tolerations=[TOLERATES, {**TOLERATES, "effect": "NoExecute", "tolerationSeconds": 3}]),
         pod(topologySpreadConstraints=[SPREAD, {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}]),
         affinity("nodeAffinity", **PREFERENCE | {"weight": 100}),
-        priority("system-high", 2 * 10**9),
+        priority("system-node-critical", 2 * 10**9),
+        priority("low", 1, preemptionPolicy="Never"),
+        spec("PodDisruptionBudget", "policy/v1", maxUnavailable="100%"),
+        spec("ResourceQuota", hard={"requests.nvidia.com/gpu": 1, "count/jobs.batch": 2, "limits.memory": "1Gi"}),
+        spec("Queue", OURS, capability={"cpu": 1, "pods": 3, GPU: 2, "hugepages-2Mi": "1Gi"}),
+        spec("PodGroup", OURS, minMember=1, minResources={"cpu": 1, "requests.storage": "1Gi", "pods": 3}),
     ],
 )
 def test_what_a_cluster_takes_is_taken(document: dict[str, Any]) -> None:
     load(yaml.safe_dump(document))
+
+
+def test_a_cluster_has_one_default_priority() -> None:
+    classes = [priority("a", 1, globalDefault=True), priority("b", 2, globalDefault=True)]
+    with pytest.raises(InputError, match="globalDefault: PriorityClass a is the default already"):
+        load(yaml.safe_dump_all(classes))
 
 
 def test_numbers_to_base_60_are_text_as_they_are_to_kubectl() -> None:

@@ -147,6 +147,7 @@ def test_a_table_needs_no_more_than_two_columns(tmp_path: Path) -> None:
         (TraceForm.CSV, "", "line 1: the first line names no column 'arrival'"),
         (TraceForm.CSV, "arival,duration\n", "line 1: the first line names no column 'arrival'; there is 'arival'"),
         (TraceForm.CSV, "a,a,arrival,duration,cpu,cpu\n", "line 1: the first line names column 'cpu' twice"),
+        (TraceForm.CSV, "arrival,duration,task\n1,2,3\n", "line 1: there is no column 'task'; is 'tasks' meant?"),
         (TraceForm.CSV, "arrival,duration\n1,2\n1,2,3\n", "line 3: there are 3 columns, and the first line names 2"),
         (TraceForm.CSV, "arrival,duration\n1,\n", "line 2: duration: '' is no number of seconds"),
         (TraceForm.CSV, "arrival,duration\n-2,1\n", "line 2: arrival: '-2' is before the start"),
