@@ -32,6 +32,7 @@ from kbatch.engine.carryover.backlog import Entry
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import StartEstimate, Turn, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages, restated
+from kbatch.engine.reservation.nominations import awaits_capability, leaving_of
 from kbatch.engine.session.guarding import attempt, reason_of, sound, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -163,13 +164,7 @@ def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[
     if job.key in session.unfit and not job.nominated and unplaced(job):
         reasons.append((yield from shortages.of(job)))
     if job.nominated:
-        rows = {row for _, row in job.nominated.values()}
-        names = {session.nodes.names[row] for row in rows}
-        leaving = sum(
-            1 for name in names for task in session.model.nodes[name].tasks.values()
-            if task.terminating or task.key in session.leaving
-        )  # fmt: skip
-        waits = VictimsTerminating(leaving, len(rows))
+        waits = _waits_for(session, job)
         if not job.missing():
             return waits
         reasons = [*(reason for reason in reasons if not reason.lacks_capacity), waits]
@@ -189,6 +184,20 @@ def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[
     if protected and (type(found) is NotEnoughResources or isinstance(found, GangExceedsReclaimableShare)):
         return replace(found, protected=protected)
     return found
+
+
+def _waits_for(session: Session, job: JobState) -> VictimsTerminating:
+    """What a nominated group waits for: the pods that leave its nodes, and those of its queue that leave any, where
+    the queue's capability holds no more.
+    """
+    names = {session.nodes.names[row] for _, row in job.nominated.values()}
+    leaving = {
+        task.key: task.node for name in names for task in session.model.nodes[name].tasks.values()
+        if task.terminating or task.key in session.leaving
+    }  # fmt: skip
+    if awaits_capability(session, job):
+        leaving.update((task.key, task.node) for task in leaving_of(session, session.queue(job.queue)))
+    return VictimsTerminating(len(leaving), len({*leaving.values()} or names))
 
 
 def gates_of(job: JobState) -> Gated | None:

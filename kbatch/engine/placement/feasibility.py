@@ -155,16 +155,23 @@ class Feasibility:
         wanted, there = job.minimum - job.job.succeeded, sum(counts.values())
         most = {role.name: role.max_member for role in job.job.roles}
         usable = 0
-        for role_name in sorted({role_name for _, role_name in counts}):
-            count = sum(count for (_, other), count in counts.items() if other == role_name)
+        in_role: dict[str, int] = {}
+        for (_, role_name), count in counts.items():
+            in_role[role_name] = in_role.get(role_name, 0) + count
+        for role_name, count in in_role.items():
             limit = most.get(role_name)
             usable += count if limit is None else min(count, max(0, limit - job.job.succeeded_in(role_name)))
         if usable < wanted:
             return False  # not all pods are there
+        lacks_pods = False
         for role in job.job.roles:
             least = role.min_member - job.job.succeeded_in(role.name)
-            if least > self._at_most({pair: count for pair, count in counts.items() if pair[1] == role.name}):
+            if least > in_role.get(role.name, 0):
+                lacks_pods = True
+            elif least > self._at_most({pair: count for pair, count in counts.items() if pair[1] == role.name}):
                 return True
+        if lacks_pods:
+            return False
         if self._at_most(counts) < wanted:
             return True
         if there == wanted:

@@ -17,7 +17,7 @@ import numpy as np
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.filling import fill
-from kbatch.engine.placement.gang import comparing, placing
+from kbatch.engine.placement.gang import comparing, nearest, placing
 from kbatch.engine.placement.kinds import Kind, hardest_first, kinds_of
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.placement.together import Choice, keeping_to
@@ -357,6 +357,11 @@ class _Plan:
         statement, taken = self._statement, search.poll.taken
         mark, before = len(statement), len(taken)
         row = yield from search.make_room(statement, task)
+        if row is None and self._goal.short(task.cls.request):  # of room alone, where it stands, there may be enough
+            statement.rollback(mark)
+            del taken[before:]
+            if self._free(search, task.cls.request):
+                row = next(iter(nearest(self._context.rankings, statement, task, When.LATER)), None)
         if row is not None and self._free(search, task.cls.request):
             statement.pipeline(task, row)
             if task.key in statement.job.nominated and self._attempt.within_share():

@@ -28,9 +28,11 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
+from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.timeline import Timeline
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import Resources, add_to
 
 _AT_ONCE: Final = 200
 """So many steps of a statement take a few milliseconds."""
@@ -288,18 +290,23 @@ def awaits_capability(session: Session, job: JobState) -> bool:
     if queue is None or not queue.record.capability:
         return False
     asked = {name for task, _ in job.nominated.values() for name in task.cls.request}
-    leaving: dict[str, int] = {}
+    leaving: Resources = {}
+    for task in leaving_of(session, queue):
+        add_to(leaving, task.cls.request)
+    return any(
+        leaving.get(name, 0) and queue.allocated.get(name, 0) + leaving[name] > hard
+        for name, hard in queue.record.capability.items() if name in asked
+    )  # fmt: skip
+
+
+def leaving_of(session: Session, queue: QueueState) -> Iterator[Task]:
+    """The queue's pods that are still there, and leave."""
     for other in queue.record.holders.values():
         if other.terminating or (session.leaving and other.holding):
             for task in other.tasks.values():
                 goes = task.terminating or task.key in session.leaving
                 if goes and task.node and not task.terminal:
-                    for name, amount in task.cls.request.items():
-                        leaving[name] = leaving.get(name, 0) + amount
-    return any(
-        leaving.get(name, 0) and queue.allocated.get(name, 0) + leaving[name] > hard
-        for name, hard in queue.record.capability.items() if name in asked
-    )  # fmt: skip
+                    yield task
 
 
 def _may_bind(rankings: NodeRankings, job: JobState) -> bool:

@@ -86,3 +86,9 @@ def test_who_waits_is_told_how_many_come_before_it(simulate: Callable[..., Any])
     outcome = simulate(case, max_cycles=MOST_CYCLES, until=50)
     assert outcome.message("other").startswith("waits in Queue research: ")
     assert outcome.message("other2").startswith("waits in Queue research behind 1 group: ")
+
+
+def test_a_surplus_pod_of_one_role_keeps_nobody_out_for_the_lack_of_another(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("role-without-pods-beside-surplus", max_cycles=MOST_CYCLES)
+    assert outcome.phase("g") == "InQueue"
+    assert outcome.message("g").startswith("0 of 1 pods of role m exist")

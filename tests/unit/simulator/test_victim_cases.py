@@ -120,6 +120,18 @@ def test_preemption_goes_on_at_the_capability(simulate: Callable[..., Any]) -> N
     assert_settled(outcome)
 
 
+def test_preemption_at_the_capability_frees_the_sum_for_a_node_that_has_room(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("preemption-at-the-capability-on-another-node", max_cycles=MOST_CYCLES)
+    assert victims(outcome) == {"lo0-0": (10.0, "preempt", "hi")}
+    assert [(each["pod"], each["node"]) for each in outcome.binds] == [("default/hi-0", "n2")]
+
+
+def test_who_awaits_the_capability_is_told_of_the_pods_that_leave_other_nodes(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("nominated-group-that-awaits-the-capability", max_cycles=MOST_CYCLES, until=16)
+    waits = "waits for 1 evicted pod on 1 node to terminate"
+    assert {outcome.message("hi1"), outcome.message("hi2")} == {waits}
+
+
 def test_a_pod_under_two_budgets_is_no_victim(simulate: Callable[..., Any]) -> None:
     outcome = simulate("pod-under-two-budgets-is-no-victim", max_cycles=MOST_CYCLES)
     assert victims(outcome) == {"v0": (0.0, "preempt", "h")}
