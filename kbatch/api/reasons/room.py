@@ -188,7 +188,8 @@ class TopologyUnsatisfied(Reason):
 class WaitingInQueue(Reason):
     """Pending: its minResources are not to be had yet, in `resource`; `ahead` groups of its queue come before it.
 
-    `available` is the room less what is `reserved`: below 0 where more is reserved than there is room.
+    `available` is the room less what is `reserved`: below 0 where more is reserved than there is room; where `nodes` is
+    given, on so many nodes alone, which its pods may use.
     """
 
     code: ClassVar[str] = "WaitingInQueue"
@@ -200,15 +201,17 @@ class WaitingInQueue(Reason):
     available: int
     reserved: int
     ahead: int
+    nodes: int | None = None
 
     @property
     def message(self) -> str:
         behind = f" behind {count(self.ahead, 'group')}" if self.ahead else ""
+        where = f" on the {count(self.nodes, 'node')} that its pods may use" if self.nodes is not None else ""
         reserved = f" ({amount(self.resource, self.reserved)} is reserved for groups that are in queue)"
         return (
             f"waits in Queue {self.queue}{behind}: asks for {amount(self.resource, self.asked)}, "
-            f"{amount(self.resource, max(0, self.available))} is available{reserved if self.reserved else ''}; it "
-            f"continues when another {amount(self.resource, max(0, self.asked - self.available))} is free"
+            f"{amount(self.resource, max(0, self.available))} is available{where}{reserved if self.reserved else ''}; "
+            f"it continues when another {amount(self.resource, max(0, self.asked - self.available))} is free"
         )
 
 

@@ -6,7 +6,8 @@ will need at least (its minResources beyond what its pods hold; without minResou
 must fit its queue's capability (less important pods of the queue not counted where preempt can evict them), its
 namespace's quotas, and one of: the room that is there less what is promised
 already; the queue's deserved share less what it holds and was promised (where reclaim can fetch it); with what less
-important pods of its own queue could give (where preempt can).
+important pods of its own queue could give (where preempt can). A group whose pods may use some of the nodes only is
+compared with the room there, too (see `admission.confined`).
 
 Reclaim can fetch what queues above their share hold of groups that may go: as wholes, beyond their minimum, or past
 their lifetime. A group in queue that ran and has lost all its pods since is asked again, in its turn: it stays only
@@ -514,7 +515,7 @@ class _Admission:
         standing = Standing.UNKNOWN
         if refused is None:
             standing = yield from self.sums.of(entry)
-            if comer.again and standing is Standing.PASSES and self.sums.short(entry.least, {}) is not None:
+            if comer.again and standing is Standing.PASSES and self.sums.short(job, entry.least, {}) is not None:
                 standing = Standing.WAITING
             waits = standing in _WAITS and not (comer.again or self._stays_out(entry, comer.fresh))
             if waits and self._comes_by_age(entry, job, in_rows=plain or comer.fresh is None):
@@ -542,7 +543,7 @@ class _Admission:
             job.backing_off
             or session.queue(job.queue).record.capability
             or self.sums.quotas.of(job.job.namespace)
-            or self.sums.short(wanted.least, {}) is not None
+            or self.sums.short(job, wanted.least, {}) is not None
             or session.plugins.enqueueable(job) is not None
             or session.plugins.admission(job, wanted.kept) is not None
             or self.context.feasibility.hopeless(job)
@@ -594,7 +595,7 @@ class _Admission:
         if self._turns > 0:
             self._turns -= 1
         else:
-            self.sums.promise(job.queue, rest.kept)
+            self.sums.promise(job, rest.kept)
             session.plugins.promise(job, rest.kept)
         aged = self._spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
         self._spare -= int(aged)
@@ -618,7 +619,7 @@ class _Admission:
 
     def _promise(self, job: JobState, kept: Resources) -> None:
         """Keep from others what a group in queue has coming, of room and of quotas."""
-        self.sums.promise(job.queue, kept)
+        self.sums.promise(job, kept)
         self.session.plugins.promise(job, kept)
         if self.sums.quotas.of(job.job.namespace):
             self.sums.quotas.promise(self.sums.quotas.asked_of(job.job))

@@ -6,7 +6,8 @@ queue the sums only shrink, so that whoever was refused in a cycle stays so unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbatch.engine.admission.by_queue import QueueTables, tabulated
+from kbatch.engine.admission.confined import Confined, Place
 from kbatch.engine.admission.demand import Quotas
 from kbatch.engine.admission.tables import LIMIT, all_of, any_of, clip, first_of_each, table
 from kbatch.engine.admission.weaker import Weaker
@@ -36,6 +38,21 @@ _ALIKE: Final = 4
 """Of so many rows, and so many of each kind in the mean, one of each kind is compared with the sums."""
 
 
+@dataclass(eq=False, slots=True)
+class _Way:
+    """One way in which groups come in queue.
+
+    Attributes:
+        passes: of each row, whether it would by what there is in all.
+        more: by dimension what counts for each row besides the room; None: nothing.
+        own: of the room is kept what was promised to groups of the own queue alone.
+    """
+
+    passes: Mask
+    more: Callable[[], Sequence[Column]] | None = None
+    own: bool = False
+
+
 class Sums:
     """One run of `enqueue`: what is left, and what groups in queue have coming (`promised`, in all and by queue)."""
 
@@ -45,6 +62,7 @@ class Sums:
         self.room = session.usable()
         self.promised: Resources = {}
         self.by_queue: dict[str, Resources] = {}
+        self.confined = Confined(session, context.feasibility)
         self.quotas = Quotas(session)
         self.weaker = Weaker(session, context.backlog.levels)
         self.reclaims = session.policy.has("reclaim")
@@ -55,11 +73,12 @@ class Sums:
         self._over: tuple[Hashable, Standings] | None = None
         self._namespaces: tuple[int, Mask] | None = None
 
-    def promise(self, queue: str, kept: Mapping[str, int]) -> None:
-        """A group of this queue is in queue: so much more is kept from others."""
+    def promise(self, job: JobState, kept: Mapping[str, int]) -> None:
+        """A group is in queue: so much more is kept from others."""
         self._moves += 1
         add_to(self.promised, kept)
-        add_to(self.by_queue.setdefault(queue, {}), kept)
+        add_to(self.by_queue.setdefault(job.queue, {}), kept)
+        self.confined.promise(job, kept)
 
     # --- one group ----------------------------------------------------------------------------------------------------
 
@@ -82,12 +101,12 @@ class Sums:
             return Standing.TOO_LARGE
         if entry.strict and entry.triable and not (yield from self._feasibility.attempting(job)).fits:
             return Standing.UNFIT
-        if self.short(least, {}) is None:
+        if self.short(job, least, {}) is None:
             return Standing.PASSES
         beyond = self.beyond(queue, least)
-        if self.reclaims and beyond is None and self.out_of_reach(queue, least) is None:
+        if self.reclaims and beyond is None and self.out_of_reach(job, queue, least) is None:
             return Standing.PASSES
-        if self.preempts and self.short(least, self.weaker.of(entry.giving)) is None:
+        if self.preempts and self.short(job, least, self.weaker.of(entry.giving)) is None:
             return Standing.PASSES
         if entry.triable and not (yield from self._feasibility.attempting(job)).fits:
             return Standing.UNFIT
@@ -118,8 +137,25 @@ class Sums:
                     return name
         return None
 
-    def short(self, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
-        """A dimension in which the room less what is promised, and `more`, is not enough."""
+    def short(self, job: JobState, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
+        """A dimension in which the room less what is promised, and `more`, is not enough: in all, or on the nodes that
+        the group's pods may use.
+        """
+        found = self.short_in_all(least, more)
+        place = self.confined.of(job) if found is None else None
+        return found if place is None else self.short_there(place, job, least, more)
+
+    def short_there(self, place: Place, job: JobState, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
+        """The first dimension in which what is left to the group of its place, and `more`, is not enough."""
+        above = job.priority if self.preempts else None
+        short = (
+            name for name in sorted(least)
+            if 0 < least[name] > place.left(name, job.queue, above) + more.get(name, 0)
+        )  # fmt: skip
+        return next(short, None)
+
+    def short_in_all(self, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
+        """The first of these."""
         found: str | None = None
         room, promised = self.room, self.promised
         for name, amount in least.items():
@@ -140,13 +176,21 @@ class Sums:
                 return name
         return None
 
-    def out_of_reach(self, queue: QueueState, least: Mapping[str, int]) -> str | None:
+    def out_of_reach(self, job: JobState, queue: QueueState, least: Mapping[str, int]) -> str | None:
         """The first dimension in which all the room, with what other queues could give up, would not hold the group
-        beside what its own queue was promised. What others were promised beyond their shares keeps no room from it.
+        beside what its own queue was promised; or all the room on the nodes that its pods may use would not. What
+        others were promised beyond their shares keeps no room from it.
         """
         names = sorted(least)
         reach = zip(names, self._within_reach(queue, names), strict=True)
-        return next((name for name, most in reach if least[name] > max(0, most)), None)
+        found = next((name for name, most in reach if least[name] > max(0, most)), None)
+        place = self.confined.of(job) if found is None else None
+        if place is None:
+            return found
+        given = self.weaker.reclaimable(queue.name)
+        above = job.priority if self.preempts else None
+        left = ((name, place.left(name, queue.name, above, own=True) + given.get(name, 0)) for name in names)
+        return next((name for name, most in left if least[name] > max(0, most)), None)
 
     # --- all rows -----------------------------------------------------------------------------------------------------
 
@@ -198,21 +242,25 @@ class Sums:
         yield TURN
         beyond, past = self._beyond_share(by_queue, least, queue)
         yield TURN
-        passes = all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows))
-        if self.reclaims and np.count_nonzero(passes) < len(rows):
+        ways = [_Way(all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows)))]
+        if self.reclaims and np.count_nonzero(ways[0].passes) < len(rows):
             within = ~beyond
-            if np.count_nonzero(within & ~passes):
+            if np.count_nonzero(within & ~ways[0].passes):
                 if by_queue.reach is None:
                     reach = table([self._within_reach(each, names) for each in by_queue.queues]).T
                     by_queue.reach = np.maximum(reach, 0)
                 for asked, most in zip(least, by_queue.reach, strict=False):
                     within &= asked <= most[queue]
-            passes |= within
+            given = partial(self._given_to, by_queue, names, queue)
+            ways.append(_Way(within, given, own=True))
             yield TURN
         if self.preempts:
             made = zip(least, free, freed, strict=True)
-            passes |= all_of((asked <= np.maximum(left + more, 0)[giving] for asked, left, more in made), len(rows))
+            enough = all_of((asked <= np.maximum(left + more, 0)[giving] for asked, left, more in made), len(rows))
+            ways.append(_Way(enough, lambda: [more[giving] for more in freed]))
         yield TURN
+        passes = any_of((way.passes for way in ways), len(rows))
+        yield from self._confine(backlog, rows, names, least, ways, passes)
         found: Standings = np.full(len(rows), Code.WAITING, np.int8)
         found[past] = Code.BEYOND_SHARE
         strict, fixed, triable, shape = those.strict, those.fixed, those.triable, those.shape
@@ -240,6 +288,59 @@ class Sums:
             found[capped] = Code.CAPABILITY
         found[fixed] = Code.FIXED
         return found
+
+    def _confine(
+        self, backlog: Backlog, rows: Index, names: list[str], least: list[Column], ways: Sequence[_Way], passes: Mask
+    ) -> Iterator[Turn]:
+        """Leave out of `passes` the rows that pass by what there is in all, and by nothing that is on the nodes which
+        their pods may use.
+        """
+        at = np.flatnonzero(passes)
+        there = yield from self._there(backlog, rows[at], names)
+        if there is None:
+            return
+        found = np.zeros(len(at), np.bool_)
+        nothing = [np.zeros(len(rows), np.int64)] * len(names)
+        for way in ways:
+            held = way.passes[at]
+            for asked, (left, own), more in zip(least, there, way.more() if way.more else nothing, strict=True):
+                held &= asked[at] <= np.maximum((own if way.own else left) + more[at], 0)
+            found |= held
+        passes[at] = found
+
+    def _there(
+        self, backlog: Backlog, rows: Index, names: list[str]
+    ) -> Generator[Turn, None, list[tuple[Column, Column]] | None]:
+        """By dimension what is left to each of the rows on the nodes that it is confined to, and what would be if other
+        queues were promised nothing; `LIMIT` for those that are confined to none. None: all are.
+        """
+        yield from self._find_out(backlog, rows[~backlog.fixed[rows]], backlog.place, partial(self._place, backlog), 5)
+        numbers = np.maximum(backlog.place[backlog.shape[rows]], 0).astype(np.int64)
+        if not np.count_nonzero(numbers):
+            return None
+        keys, givings = list(backlog.places), len(backlog.givings)
+        pairs, which = np.unique(numbers * givings + backlog.giving[rows], return_inverse=True)
+        left: list[list[int]] = []
+        own: list[list[int]] = []
+        for number, giving in [divmod(pair, givings) for pair in pairs.tolist()]:
+            if not number:
+                left.append([LIMIT] * len(names))
+                own.append([LIMIT] * len(names))
+                continue
+            place, of = self.confined.place(keys[number - 1]), backlog.givings.thing(giving)
+            above = of.priority if self.preempts else None
+            left.append([clip(place.left(name, of.queue, above)) for name in names])
+            own.append([clip(place.left(name, of.queue, above, own=True)) for name in names])
+            if self._session.due(2):
+                yield TURN
+        return [
+            (all_of_it[which], but_own[which]) for all_of_it, but_own in zip(table(left).T, table(own).T, strict=True)
+        ]
+
+    def _given_to(self, by_queue: QueueTables, names: list[str], queue: Index) -> Sequence[Column]:
+        """By dimension what other queues could give up for each of the rows, which are of these queues."""
+        given = [self.weaker.reclaimable(each.name) if each is not None else {} for each in by_queue.queues]
+        return [np.array([clip(each.get(name, 0)) for each in given], np.int64)[queue] for name in names]
 
     def _freed_for(self, backlog: Backlog, names: list[str]) -> Column:
         """What could be freed for each of the backlog's `givings`, by dimension; it does not change in a cycle."""
@@ -344,8 +445,8 @@ class Sums:
         self,
         backlog: Backlog,
         rows: Index,
-        known: npt.NDArray[np.int8],
-        ask: Callable[[JobState], Generator[Turn, None, bool]],
+        known: npt.NDArray[np.int8] | npt.NDArray[np.int32],
+        ask: Callable[[JobState], Generator[Turn, None, int]],
         work: int,
     ) -> Iterator[Turn]:
         """Ask about each shape of these rows of which nothing is known: of the first of its groups for which that does
@@ -362,6 +463,12 @@ class Sums:
                     known[shape] = answer
                 if session.due(work):
                     yield TURN
+
+    def _place(self, backlog: Backlog, job: JobState) -> Generator[Turn, None, int]:
+        """The number of the nodes that the group is confined to; 0: to none."""
+        yield from ()
+        key = self.confined.mask_of(job)
+        return 0 if key is None else backlog.places.setdefault(key, len(backlog.places) + 1)
 
     def _is_hopeless(self, job: JobState) -> Generator[Turn, None, bool]:
         """Whether the emptied nodes could not hold the group by number or sum."""

@@ -31,7 +31,9 @@ def any_of(masks: Iterable[Mask], count: int) -> Mask:
     return found
 
 
-def first_of_each(shapes: Index, known: npt.NDArray[np.int8], rows: Index) -> list[tuple[int, int]]:
+def first_of_each(
+    shapes: Index, known: npt.NDArray[np.int8] | npt.NDArray[np.int32], rows: Index
+) -> list[tuple[int, int]]:
     """Of each shape of which nothing is known one row."""
     unknown = known[shapes] < 0
     if not unknown.any():

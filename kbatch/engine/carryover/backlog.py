@@ -183,7 +183,7 @@ class Backlog:
 
     Attributes:
         changes: of the model whose groups these are. position: what of it has been taken in.
-        capacity: the model's `capacity_generation` that `hopeless` and `unfit` hold for.
+        capacity: the model's `capacity_generation` that `hopeless`, `unfit` and `place` hold for.
         awake: keys of the live groups that have no row. resting: of those the ones in queue to which nothing happens.
         stamp: moves with each cycle that takes it over; one that broke off leaves nothing to go on from.
         changed: the instant of the last cycle in which anything had changed. generation: the model's then.
@@ -198,6 +198,8 @@ class Backlog:
         priority: of their groups.
         standing: what was last told of them. triable, strict, stated: as of their entries.
         hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
+        place: by shape the number of the rows of nodes to which it is confined, by `places`; 0 where it is to
+            none, -1 where nobody has asked.
     """
 
     def __init__(self, changes: Journal[str]) -> None:
@@ -240,6 +242,8 @@ class Backlog:
         self.standing = np.zeros(FIRST, np.int8)
         self.triable, self.strict, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(4))
         self.hopeless, self.unfit = (np.full(FIRST, -1, np.int8) for _ in range(2))
+        self.place = np.full(FIRST, -1, np.int32)
+        self.places: dict[bytes, int] = {}
         self._over = np.full(FIRST, -1, np.int8)
         self._marks: dict[str, object] = {}
 
@@ -318,6 +322,7 @@ class Backlog:
         shape = self.shape[row] = self.shapes.take(entry.shape)
         if shape >= len(self.hopeless):
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
+            self.place = _longer(self.place, -1)
         limit = self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
         says = entry.strict, entry.fixed is not None, entry.triable, entry.stated
         self.kind[row] = self.kinds.take((queue, giving, shape, limit, says, tuple(sorted(entry.least.items()))))
@@ -356,7 +361,7 @@ class Backlog:
         self.kinds.drop(int(self.kind[row]))
         shape = int(self.shape[row])
         if self.shapes.drop(shape):
-            self.hopeless[shape] = self.unfit[shape] = -1
+            self.hopeless[shape] = self.unfit[shape] = self.place[shape] = -1
         self._entries[row] = None
         self._live[row] = False
         self._rows = self._contents = None
@@ -457,6 +462,8 @@ class Backlog:
         self.capacity = generation
         self.hopeless[:] = -1
         self.unfit[:] = -1
+        self.place[:] = -1
+        self.places.clear()
         # Who keeps to domains may stand as before for another reason: too far apart, or too large even if not.
         self.standing[self.strict & np.isin(self.standing, _TRIED)] = Code.UNKNOWN
         entries = [self.entry(row) for row in self.rows.tolist()]

@@ -48,15 +48,15 @@ def plain_reason(session: Session, sums: Sums, entry: Entry, standing: Standing,
         return entry.fixed
     queue = session.queue(entry.job.queue)
     if standing is Standing.WAITING:
-        return _waiting(sums, queue, entry.least, ahead)
+        return _waiting(session, sums, entry, ahead)
     if standing is Standing.CAPABILITY:
-        return _over_capability(sums, entry, queue) or _waiting(sums, queue, entry.least, ahead)
+        return _over_capability(sums, entry, queue) or _waiting(session, sums, entry, ahead)
     if standing is Standing.QUOTA:
         excess = sums.over_quota(entry)
-        return excess_of(excess) if excess is not None else _waiting(sums, queue, entry.least, ahead)
+        return excess_of(excess) if excess is not None else _waiting(session, sums, entry, ahead)
     if standing is Standing.LIMITED:
         limit = session.plugins.admission(session.job(entry.job.key), entry.kept)
-        return limit if limit is not None else _waiting(sums, queue, entry.least, ahead)
+        return limit if limit is not None else _waiting(session, sums, entry, ahead)
     if standing is Standing.TOO_LARGE:
         return _too_large(session, entry.least)
     if standing is Standing.SENT_BACK:
@@ -67,7 +67,7 @@ def plain_reason(session: Session, sums: Sums, entry: Entry, standing: Standing,
             queue.name, beyond, entry.least[beyond], queue.allocated.get(beyond, 0), queue.deserved.get(beyond, 0),
             session.idle(beyond),
         )  # fmt: skip
-    return _waiting(sums, queue, entry.least, ahead)
+    return _waiting(session, sums, entry, ahead)
 
 
 def reasons_of_waiting(
@@ -119,6 +119,15 @@ def _too_large(session: Session, least: Resources) -> Reason:
     return MinResourcesTooLarge(name, least[name], session.total.get(name, 0), len(session.nodes))
 
 
-def _waiting(sums: Sums, queue: QueueState, least: Resources, ahead: int) -> Reason:
-    name = sums.short(least, {}) or min(least, default="cpu")
-    return WaitingInQueue(queue.name, name, least.get(name, 0), sums.free(name), sums.promised.get(name, 0), ahead)
+def _waiting(session: Session, sums: Sums, entry: Entry, ahead: int) -> Reason:
+    queue, least = entry.job.queue, entry.least
+    name = sums.short_in_all(least, {})
+    if name is None and least:
+        job = session.job(entry.job.key)
+        place = sums.confined.of(job)
+        there = sums.short_there(place, job, least, {}) if place is not None else None
+        if place is not None and there is not None:
+            kept = place.kept(there, queue, job.priority if sums.preempts else None)
+            return WaitingInQueue(queue, there, least[there], place.room(there) - kept, kept, ahead, place.count)
+    name = name or min(least, default="cpu")
+    return WaitingInQueue(queue, name, least.get(name, 0), sums.free(name), sums.promised.get(name, 0), ahead)

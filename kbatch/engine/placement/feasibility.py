@@ -27,7 +27,7 @@ from kbatch.engine.state.minimum import next_tasks
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.engine.state.to_come import pod_to_come, tasks_to_come
 from kbatch.model.makers import ToCome
-from kbatch.model.nodes import Column, exact_sum
+from kbatch.model.nodes import Column, Mask, exact_sum
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import scale, total
 
@@ -205,6 +205,17 @@ class Feasibility:
                 column = self._capacity.get(name)
                 fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)
             found = self.by_class[cls.id] = int(fitting.sum())
+        return found
+
+    def usable_by(self, job: JobState) -> Mask | None:
+        """The rows that pods of the group's minimum may use at all, whatever stands there; None where pods are lacking
+        of which nothing is known.
+        """
+        counts, _ = self._needs(job)
+        if not counts or sum(counts.values()) < job.minimum - job.job.succeeded:
+            return None
+        masks = [self._rankings.allowed(cls) for cls in {cls.id: cls for cls, _ in counts}.values()]
+        found: Mask = np.logical_or.reduce(masks) if len(masks) > 1 else masks[0]
         return found
 
     def mark(self, job: JobState) -> object:

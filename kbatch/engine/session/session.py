@@ -111,7 +111,7 @@ class Session:
         self.nodes: NodeTable = snapshot.table
         self.emptied = emptied is not None
         self.room = emptied if emptied is not None else NodeResources(snapshot.table)
-        self._usable = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
+        self.usable_rows: Mask = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
         self.total: Resources = snapshot.capacity
         self._lost_work = LostWork(self.now, self.total) if self.model.checkpointed else None
         deserved = self.model.deserved()
@@ -410,7 +410,13 @@ class Session:
     def idle(self, name: str) -> int:
         """Idle room of a dimension over all nodes that may be used."""
         column = self.room.idle.get(name)
-        return exact_sum(np.maximum(column[self._usable], 0)) if column is not None else 0
+        return exact_sum(np.maximum(column[self.usable_rows], 0)) if column is not None else 0
+
+    def usable_of(self, name: str, rows: Mask) -> int:
+        """`usable`, of one dimension and over these rows; all that is kept for pods to come is counted as there."""
+        column = self.room.future.get(name)
+        there = exact_sum(np.maximum(column[rows], 0)) if column is not None else 0
+        return there + self._kept_sum.get(name, 0)
 
     def usable(self) -> Resources:
         """Idle and releasing room, less what is nominated, over all nodes that may be used; with what is kept for pods
@@ -418,7 +424,7 @@ class Session:
         """
         kept = self._kept_sum
         return {
-            name: exact_sum(np.maximum(column[self._usable], 0)) + kept.get(name, 0)
+            name: exact_sum(np.maximum(column[self.usable_rows], 0)) + kept.get(name, 0)
             for name, column in self.room.future.items()
         }
 

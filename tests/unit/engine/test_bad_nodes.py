@@ -118,9 +118,12 @@ def test_what_is_no_fault_of_the_node_does_not_count(why: str) -> None:
 def test_it_is_said() -> None:
     model = after_failures("n1", "n1")
     model.apply(Upsert(pod("x", "4", on="n2")))
-    reason = run(model, ALL).verdicts["ns/g"].reason
+    reason = run(model, policy(EVERYTHING.replace("enqueue, ", ""))).verdicts["ns/g"].reason
     assert reason is not None
     assert "0/2 nodes fit: 1 failed its pods, 1 insufficient cpu" in reason.message
+    reason = run(model, ALL).verdicts["ns/g"].reason
+    assert reason is not None
+    assert "0 cpu is available on the 1 node that its pods may use" in reason.message
 
 
 def test_a_group_that_could_only_stand_there_waits_for_nodes() -> None:

@@ -1,0 +1,116 @@
+"""Groups whose pods may use some of the nodes only. Of the room elsewhere nothing is theirs: who cannot use it must not
+come in queue for it, where it would be kept from those who can.
+
+What is compared is necessary for the group to be placed, and no more: what it asks for, beside what groups were
+promised that are confined to the very same nodes. Who may go elsewhere takes nothing from it here; nor do groups of its
+queue that matter less, where these could be evicted for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from kbatch.engine.placement.feasibility import Feasibility
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
+from kbatch.model.nodes import Mask
+from kbatch.resources import Resources, add_to
+
+_PART: Final = 20
+"""Who is kept from less than this part of the nodes is confined to none: each may be kept from others, for thousands of
+sets of nodes, and all of them nearly alike."""
+
+
+class Place:
+    """The nodes that some groups are confined to.
+
+    Attributes:
+        count: how many of them may be used now.
+        promised: what such groups were promised, by their queue and priority.
+    """
+
+    def __init__(self, session: Session, mask: Mask) -> None:
+        self._session = session
+        self._mask = mask & session.usable_rows
+        self.count = int(np.count_nonzero(self._mask))
+        self.promised: dict[tuple[str, int], Resources] = {}
+        self._room: Resources = {}
+
+    def room(self, name: str) -> int:
+        """What is there of a dimension."""
+        found = self._room.get(name)
+        if found is None:
+            found = self._room[name] = self._session.usable_of(name, self._mask)
+        return found
+
+    def kept(self, name: str, queue: str, above: int | None, *, own: bool = False) -> int:
+        """What of a dimension is kept from a group of this queue: what was promised, but to groups of the queue whose
+        priority is below `above`; `own`: to those of its queue alone.
+        """
+        return sum(
+            amounts.get(name, 0) for (of, priority), amounts in self.promised.items()
+            if (not own if of != queue else above is None or priority >= above)
+        )  # fmt: skip
+
+    def left(self, name: str, queue: str, above: int | None, *, own: bool = False) -> int:
+        """The room less that."""
+        return self.room(name) - self.kept(name, queue, above, own=own)
+
+
+class Confined:
+    """The places of one run of `enqueue`."""
+
+    def __init__(self, session: Session, feasibility: Feasibility) -> None:
+        self._session = session
+        self._feasibility = feasibility
+        self._places: dict[bytes, Place] = {}
+        self._of: dict[object, Place | None] = {}
+        self._promises: list[tuple[JobState, Mapping[str, int]]] = []
+        self._counted = 0
+
+    def promise(self, job: JobState, kept: Mapping[str, int]) -> None:
+        """A group is in queue: so much is kept for it. Counted when somebody asks."""
+        self._promises.append((job, kept))
+
+    def of(self, job: JobState) -> Place | None:
+        """The place of a group, with all that was promised there; None: it is confined to none."""
+        self._count()
+        return self._known(job)
+
+    def place(self, key: bytes) -> Place:
+        """The place of these rows, as `mask_of` gives them, with all that was promised there."""
+        self._count()
+        return self._made(key)
+
+    def mask_of(self, job: JobState) -> bytes | None:
+        """The rows of nodes that a group is confined to, in plain data. None: it may use all of them, or nearly all; or
+        pods are lacking of which nothing is known.
+        """
+        mask, open_ = self._feasibility.usable_by(job), self._session.nodes.open
+        if mask is None or np.count_nonzero(open_ & ~mask) * _PART < np.count_nonzero(open_):
+            return None
+        return mask.tobytes()
+
+    def _known(self, job: JobState) -> Place | None:
+        mark = self._feasibility.mark(job)
+        if mark not in self._of:
+            key = self.mask_of(job)
+            self._of[mark] = None if key is None else self._made(key)
+        return self._of[mark]
+
+    def _made(self, key: bytes) -> Place:
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = Place(self._session, np.frombuffer(key, np.bool_))
+        return found
+
+    def _count(self) -> None:
+        while self._counted < len(self._promises):
+            job, kept = self._promises[self._counted]
+            self._counted += 1
+            place = self._known(job)
+            if place is not None:
+                add_to(place.promised.setdefault((job.queue, job.priority), {}), dict(kept))
