@@ -33,8 +33,29 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promised-nothing-at-rest", f"{_ACTIONS}/enqueue.py",
-        "            self.sums.promise(job.queue, rest.kept)\n", "",
+        "            self.sums.promise(job, rest.kept)\n", "",
         "what a group in queue was promised is promised to the next one, too",
+    ),
+    Mutant(
+        "let-in-for-room-elsewhere", f"{_ADMISSION}/sums.py",
+        "        passes[at] = found\n", "",
+        "groups of the backlog come in queue for room on nodes that their pods cannot use",
+    ),
+    Mutant(
+        "let-in-at-once-for-room-elsewhere", f"{_ADMISSION}/sums.py",
+        "        return found if place is None else self.short_there(place, job, least, more)\n",
+        "        return found\n",
+        "groups that are new come in queue for room on nodes that their pods cannot use",
+    ),
+    Mutant(
+        "promises-count-on-no-place", f"{_ADMISSION}/confined.py",
+        "return self.room(name) - self.kept(name, queue, above, own=own)", "return self.room(name)",
+        "more groups come in queue than the nodes hold that their pods may use",
+    ),
+    Mutant(
+        "weaker-promises-keep-a-place", f"{_ADMISSION}/confined.py",
+        "above is None or priority >= above)", "True)",
+        "what was promised to a group that preempt could evict keeps a stronger one out",
     ),
     Mutant(
         "alike-whatever-it-asks-for", f"{_ACTIONS}/alike.py",
