@@ -37,11 +37,6 @@ MUTANTS: Final = (
         "what a group in queue was promised is promised to the next one, too",
     ),
     Mutant(
-        "let-in-for-room-elsewhere", f"{_ADMISSION}/sums.py",
-        "        passes[at] = found\n", "",
-        "groups of the backlog come in queue for room on nodes that their pods cannot use",
-    ),
-    Mutant(
         "let-in-at-once-for-room-elsewhere", f"{_ADMISSION}/sums.py",
         "        return found if place is None else self.short_there(place, job, least, more)\n",
         "        return found\n",

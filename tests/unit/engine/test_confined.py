@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kbatch.api.conditions import merge
-from kbatch.api.objects import Pod, PodGroupStatus, SchedulingGate, Taint, Toleration
+from kbatch.api.objects import Condition, Pod, PodGroupStatus, SchedulingGate, Taint, Toleration
 from kbatch.api.reasons import WaitingInQueue
-from kbatch.engine import verdict_conditions
+from kbatch.model.events import Delete
 from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, priority_class, queue, run, stamp, world
 
 ALL = policy(EVERYTHING)
@@ -43,6 +42,19 @@ def test_room_that_they_cannot_use_keeps_nobody_out(count: int) -> None:
     assert "0 cpu is available on the 1 node that its pods may use; it continues" in told[0].message
 
 
+def test_nor_do_those_who_wait_already_when_it_comes_free() -> None:
+    busy = pod("busy", "8", on="n2", at=1)
+    model = world(full_and_empty(), busy, cpu_groups(5), gpu_group())
+    before = run(model, ALL)
+    assert before.outcome is not None
+    assert not before.binds
+    model.apply(Delete(Pod, "ns", "busy"))
+    found = run(model, ALL, now=1, memo=before.outcome.memo, state=before.outcome.state)
+    assert found.binds == {"gpu-0": "n2"}
+    assert found.binds == run(model, ALL, now=1).binds
+    assert [key for key, verdict in found.verdicts.items() if verdict.enqueued] == ["ns/gpu"]
+
+
 def test_as_many_come_in_as_the_room_on_their_nodes_holds() -> None:
     found = run(world(full_and_empty("2"), cpu_groups(3), gpu_group()), ALL)
     assert found.binds == {"c0-0": "n1", "gpu-0": "n2"}
@@ -68,11 +80,10 @@ def test_a_group_of_pods_for_different_nodes_may_use_the_nodes_of_each() -> None
 
 def test_what_is_promised_to_those_who_matter_less_keeps_out_nobody_who_could_evict_them() -> None:
     """The first is in queue, and one of its pods behind a gate; there is room for one of the two groups."""
-    whole, part = group("first", 2, min_resources={"cpu": "4"}), pod("first-0", "2", of="first")
-    verdict = run(world(full_and_empty("0"), whole, part, pod("first-1", "2", of="first")), ALL).verdicts["ns/first"]
-    assert verdict.enqueued
-    whole = replace(whole, status=PodGroupStatus(conditions=merge((), verdict_conditions(verdict, 1), stamp(0))))
-    first = [whole, part, pod("first-1", "2", of="first", scheduling_gates=(SchedulingGate(name="x"),))]
+    in_queue = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
+    whole = replace(group("first", 2, min_resources={"cpu": "4"}), status=PodGroupStatus(conditions=in_queue))
+    behind = pod("first-1", "2", of="first", scheduling_gates=(SchedulingGate(name="x"),))
+    first = [whole, pod("first-0", "2", of="first"), behind]
     high = [priority_class("high", 1000), group("high", 1, at=9, priority_class_name="high")]
     objects = (full_and_empty("0"), first, high, pod("high-0", "2", of="high", at=9, priority=1000))
     assert run(world(*objects), ALL).binds == {"high-0": "n1"}
