@@ -44,12 +44,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promises-count-on-no-place", f"{_ADMISSION}/confined.py",
-        "return self.room(name) - self.kept(name, queue, above, own=own)", "return self.room(name)",
+        "return self.room(name) - self.kept(name, queue, priority, own=own)", "return self.room(name)",
         "more groups come in queue than the nodes hold that their pods may use",
     ),
     Mutant(
         "weaker-promises-keep-a-place", f"{_ADMISSION}/confined.py",
-        "above is None or priority >= above)", "True)",
+        "not self._preempts or theirs >= priority)", "True)",
         "what was promised to a group that preempt could evict keeps a stronger one out",
     ),
     Mutant(

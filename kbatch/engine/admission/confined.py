@@ -34,6 +34,7 @@ class Place:
 
     def __init__(self, session: Session, mask: Mask) -> None:
         self._session = session
+        self._preempts = session.policy.has("preempt")
         self._mask = mask & session.usable_rows
         self.count = int(np.count_nonzero(self._mask))
         self.promised: dict[tuple[str, int], Resources] = {}
@@ -46,18 +47,18 @@ class Place:
             found = self._room[name] = self._session.usable_of(name, self._mask)
         return found
 
-    def kept(self, name: str, queue: str, above: int | None, *, own: bool = False) -> int:
-        """What of a dimension is kept from a group of this queue: what was promised, but to groups of the queue whose
-        priority is below `above`; `own`: to those of its queue alone.
+    def kept(self, name: str, queue: str, priority: int, *, own: bool = False) -> int:
+        """What of a dimension is kept from a group of this queue and priority: what was promised, but to groups of the
+        queue that could be evicted for it; `own`: to those of its queue alone.
         """
         return sum(
-            amounts.get(name, 0) for (of, priority), amounts in self.promised.items()
-            if (not own if of != queue else above is None or priority >= above)
+            amounts.get(name, 0) for (of, theirs), amounts in self.promised.items()
+            if (not own if of != queue else not self._preempts or theirs >= priority)
         )  # fmt: skip
 
-    def left(self, name: str, queue: str, above: int | None, *, own: bool = False) -> int:
+    def left(self, name: str, queue: str, priority: int, *, own: bool = False) -> int:
         """The room less that."""
-        return self.room(name) - self.kept(name, queue, above, own=own)
+        return self.room(name) - self.kept(name, queue, priority, own=own)
 
 
 class Confined:
@@ -86,13 +87,13 @@ class Confined:
         return self._made(key)
 
     def mask_of(self, job: JobState) -> bytes | None:
-        """The rows of nodes that a group is confined to, in plain data. None: it may use all of them, or nearly all; or
-        pods are lacking of which nothing is known.
+        """The rows of nodes that a group is confined to, as bits. None: it may use all of them, or nearly all; or pods
+        are lacking of which nothing is known.
         """
         mask, open_ = self._feasibility.usable_by(job), self._session.nodes.open
         if mask is None or np.count_nonzero(open_ & ~mask) * _PART < np.count_nonzero(open_):
             return None
-        return mask.tobytes()
+        return np.packbits(mask).tobytes()
 
     def _known(self, job: JobState) -> Place | None:
         mark = self._feasibility.mark(job)
@@ -104,8 +105,12 @@ class Confined:
     def _made(self, key: bytes) -> Place:
         found = self._places.get(key)
         if found is None:
-            found = self._places[key] = Place(self._session, np.frombuffer(key, np.bool_))
+            found = self._places[key] = Place(self._session, self._mask(key))
         return found
+
+    def _mask(self, key: bytes) -> Mask:
+        bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(self._session.nodes.open))
+        return bits.astype(np.bool_)
 
     def _count(self) -> None:
         while self._counted < len(self._promises):

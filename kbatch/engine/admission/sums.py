@@ -147,10 +147,9 @@ class Sums:
 
     def short_there(self, place: Place, job: JobState, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
         """The first dimension in which what is left to the group of its place, and `more`, is not enough."""
-        above = job.priority if self.preempts else None
         short = (
             name for name in sorted(least)
-            if 0 < least[name] > place.left(name, job.queue, above) + more.get(name, 0)
+            if 0 < least[name] > place.left(name, job.queue, job.priority) + more.get(name, 0)
         )  # fmt: skip
         return next(short, None)
 
@@ -188,8 +187,7 @@ class Sums:
         if place is None:
             return found
         given = self.weaker.reclaimable(queue.name)
-        above = job.priority if self.preempts else None
-        left = ((name, place.left(name, queue.name, above, own=True) + given.get(name, 0)) for name in names)
+        left = ((name, place.left(name, queue.name, job.priority, own=True) + given.get(name, 0)) for name in names)
         return next((name for name, most in left if least[name] > max(0, most)), None)
 
     # --- all rows -----------------------------------------------------------------------------------------------------
@@ -328,9 +326,8 @@ class Sums:
                 own.append([LIMIT] * len(names))
                 continue
             place, of = self.confined.place(keys[number - 1]), backlog.givings.thing(giving)
-            above = of.priority if self.preempts else None
-            left.append([clip(place.left(name, of.queue, above)) for name in names])
-            own.append([clip(place.left(name, of.queue, above, own=True)) for name in names])
+            left.append([clip(place.left(name, of.queue, of.priority)) for name in names])
+            own.append([clip(place.left(name, of.queue, of.priority, own=True)) for name in names])
             if self._session.due(2):
                 yield TURN
         return [

@@ -127,7 +127,7 @@ def _waiting(session: Session, sums: Sums, entry: Entry, ahead: int) -> Reason:
         place = sums.confined.of(job)
         there = sums.short_there(place, job, least, {}) if place is not None else None
         if place is not None and there is not None:
-            kept = place.kept(there, queue, job.priority if sums.preempts else None)
+            kept = place.kept(there, queue, job.priority)
             return WaitingInQueue(queue, there, least[there], place.room(there) - kept, kept, ahead, place.count)
     name = name or min(least, default="cpu")
     return WaitingInQueue(queue, name, least.get(name, 0), sums.free(name), sums.promised.get(name, 0), ahead)
