@@ -11,6 +11,10 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 DEFAULT_SCHEDULER_NAME: Final = "kube-batch"
 DEFAULT_QUEUE: Final = "default"
 
+SCHEDULER_NAME_ANNOTATION: Final = "kbatch.dev/scheduler-name"
+DEFAULT_QUEUE_ANNOTATION: Final = "kbatch.dev/default-queue"
+"""On the ConfigMap of an installed scheduler: the schedulerName of its pods, and the queue of those that name none."""
+
 GROUP_NAME_ANNOTATION: Final = "scheduling.k8s.io/group-name"
 """On a pod (or a pod template): the PodGroup in the same namespace that it belongs to."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,27 @@ _USUAL_NAMESPACE: Final = "kbatch-system"
 
 KEY: Final = "scheduler.yaml"
 """The key in the chart's ConfigMap, and the name of the file that the scheduler reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """How the scheduler of a cluster is installed.
+
+    Attributes:
+        text: its configuration. place: what to call that.
+        scheduler_name: of the pods that it schedules. default_queue: of those that name none. None: its ConfigMap does
+            not say so.
+    """
+
+    text: str
+    place: str
+    scheduler_name: str | None = None
+    default_queue: str | None = None
+
+    @property
+    def given(self) -> tuple[str, str]:
+        """The configuration, as `load` takes it."""
+        return self.text, self.place
 
 
 def load(path: Path | None, given: tuple[str, str] | None = None) -> tuple[SchedulerConfiguration, Policy]:
@@ -54,13 +76,13 @@ def half_life_of(policy: Policy) -> int | None:
     return None
 
 
-async def installed(api: Api) -> tuple[str, str] | str:
-    """The configuration of the installed scheduler, as its ConfigMap holds it: its text, and what to call it. Else, as
-    one clause, why it is not known.
+async def installed(api: Api) -> Installed | str:
+    """The installed scheduler, as its ConfigMap says. Else, as one clause, why it is not known.
 
     Raises:
         KubeError: the cluster does not answer, or refuses for another reason than a missing permission.
     """
+    from kbatch.api.names import DEFAULT_QUEUE_ANNOTATION, SCHEDULER_NAME_ANNOTATION
     from kbatch.kube.errors import ApiError
     from kbatch.kube.kinds import Kind
     from kbatch.kube.lists import list_all
@@ -77,14 +99,13 @@ async def installed(api: Api) -> tuple[str, str] | str:
             break
     if found is None:
         return "you may not read the installed scheduler's ConfigMap"
-    texts = {
-        f"ConfigMap {each['metadata']['namespace']}/{each['metadata']['name']}": each["data"][KEY]
-        for each in found
-        if KEY in (each.get("data") or {})
-    }
-    if not texts:
+    ours = [each for each in found if KEY in (each.get("data") or {})]
+    places = [f"ConfigMap {each['metadata']['namespace']}/{each['metadata']['name']}" for each in ours]
+    if not ours:
         return "no ConfigMap of an installed scheduler was found"
-    if len(texts) > 1:
-        return f"there are several schedulers' configurations ({', '.join(sorted(texts))})"
-    ((name, text),) = texts.items()
-    return text, name
+    if len(ours) > 1:
+        return f"there are several schedulers' configurations ({', '.join(sorted(places))})"
+    says = ours[0]["metadata"].get("annotations") or {}
+    return Installed(
+        ours[0]["data"][KEY], places[0], says.get(SCHEDULER_NAME_ANNOTATION), says.get(DEFAULT_QUEUE_ANNOTATION)
+    )

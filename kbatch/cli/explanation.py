@@ -356,7 +356,7 @@ async def _stands(client: Api, group: PodGroup, pods: list[Pod]) -> tuple[Stand,
         return ()
     try:
         configuration = await installed(client)
-        levels = levels_of(load(None, configuration)[1]) if not isinstance(configuration, str) else None
+        levels = levels_of(load(None, configuration.given)[1]) if not isinstance(configuration, str) else None
     except ConfigurationError:
         return ()
     if levels is None:

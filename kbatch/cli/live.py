@@ -102,7 +102,7 @@ async def _queues(client: Client) -> tuple[list[Queue], int | None]:
         return found, None
     try:
         configuration = await installed(client)
-        policy = load(None, configuration)[1] if not isinstance(configuration, str) else None
+        policy = load(None, configuration.given)[1] if not isinstance(configuration, str) else None
     except (ConfigurationError, KubeError):
         return found, None  # what was written last is shown
     return found, half_life_of(policy) if policy is not None else None

@@ -9,13 +9,15 @@ from typing import Annotated
 
 import typer
 
+from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME
 from kbatch.choices import Backfill, PodShape, TraceForm, TracePolicy
+from kbatch.cli.ours import DefaultQueue, SchedulerName
 from kbatch.cli.output import BAD_INPUT, FAILED, LIMIT_REACHED, Format, Output, fail, print_result, warn
 from kbatch.cli.progress import shown
 from kbatch.cli.traces import TraceRequest, run_trace
 from kbatch.times import SECOND
 
-_MANIFESTS = ("--max-cycles", "--extra-cycles")
+_MANIFESTS = ("--max-cycles", "--extra-cycles", "--scheduler-name", "--default-queue")
 """Options that say nothing of a trace."""
 _BOTH = ("--scheduler-conf", "--until", "--check-backfill", "--output")
 
@@ -33,6 +35,8 @@ def simulate(
     scheduler_conf: Annotated[
         Path | None, typer.Option("--scheduler-conf", metavar="FILE", help="Scheduler configuration to try.")
     ] = None,
+    scheduler_name: SchedulerName = DEFAULT_SCHEDULER_NAME,
+    default_queue: DefaultQueue = DEFAULT_QUEUE,
     until: Annotated[
         float | None, typer.Option("--until", min=0, max=4 * 10**9, metavar="SECONDS", help="Stop at this time.")
     ] = None,
@@ -125,7 +129,9 @@ def simulate(
         raise typer.BadParameter("manifests, --trace FILE or --generate SPEC are missing", param_hint="PATH...")
     for option in sorted(given - {*_MANIFESTS, *_BOTH}):
         fail(f"{option} needs --trace or --generate", BAD_INPUT)
-    _simulate_manifests(paths, scheduler_conf, until, max_cycles, extra_cycles, check_backfill, output)
+    _simulate_manifests(
+        paths, scheduler_conf, scheduler_name, default_queue, until, max_cycles, extra_cycles, check_backfill, output
+    )
 
 
 def _given(context: typer.Context) -> set[str]:
@@ -142,6 +148,8 @@ def _given(context: typer.Context) -> set[str]:
 def _simulate_manifests(
     paths: list[str],
     scheduler_conf: Path | None,
+    scheduler_name: str | None,
+    default_queue: str | None,
     until: float | None,
     max_cycles: int,
     extra_cycles: int,
@@ -163,7 +171,8 @@ def _simulate_manifests(
         if scheduler_conf is not None:
             load_configuration(scheduler_conf)  # what is wrong with it is said before all of the input is read
         limits = Limits(None if until is None else round(until * SECOND), max_cycles, extra_cycles)
-        manifests = load(paths)
+        ours, queue = scheduler_name or DEFAULT_SCHEDULER_NAME, default_queue or DEFAULT_QUEUE
+        manifests = load(paths, scheduler_name=ours, default_queue=queue)
         _, policy = load_configuration(scheduler_conf, manifests.configuration)
         with shown() as progress:
             result = run(manifests, policy, limits, progress=progress)

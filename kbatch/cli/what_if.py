@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbatch.cli.live import Context, Kubeconfig, ask
+from kbatch.cli.ours import DefaultQueue, SchedulerName
 from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result, warn
 from kbatch.times import SECOND
 
@@ -28,6 +29,8 @@ def what_if(
     scheduler_conf: Annotated[
         Path | None, typer.Option("--scheduler-conf", metavar="FILE", help="Scheduler configuration to try.")
     ] = None,
+    scheduler_name: SchedulerName = None,
+    default_queue: DefaultQueue = None,
     until: Annotated[
         float, typer.Option("--until", min=0, max=10**9, metavar="SECONDS", help="How far to look ahead.")
     ] = 3600,
@@ -37,10 +40,11 @@ def what_if(
 ) -> None:
     """Show what would happen to manifests in the live cluster as it is now; nothing is changed there.
 
-    What runs in the cluster is taken to run on. An object of the same name as a live one replaces it. Without
-    --scheduler-conf the configuration of the installed scheduler decides.
+    What runs in the cluster is taken to run on. An object of the same name as a live one replaces it. The
+    configuration, scheduler name and default queue are those of the installed scheduler unless options give others.
     """
     from kbatch.api.configuration import ConfigurationError
+    from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME
     from kbatch.cli.configuration import half_life_of, installed
     from kbatch.cli.configuration import load as load_configuration
     from kbatch.simulator.errors import InputError
@@ -49,14 +53,19 @@ def what_if(
     from kbatch.simulator.run import Limits, simulate
 
     try:
-        manifests = load(paths)
+        found = ask(installed, kubeconfig, context)
+        known = None if isinstance(found, str) else found
+        manifests = load(
+            paths,
+            scheduler_name=scheduler_name or (known and known.scheduler_name) or DEFAULT_SCHEDULER_NAME,
+            default_queue=default_queue or (known and known.default_queue) or DEFAULT_QUEUE,
+        )
         given = manifests.configuration
         if scheduler_conf is None and given is None:
-            found = ask(installed, kubeconfig, context)
-            if isinstance(found, str):
+            if known is None:
                 warn(f"{found}; the default configuration is assumed (give another by --scheduler-conf)")
             else:
-                given = found
+                given = known.given
         _, policy = load_configuration(scheduler_conf, given)
         live = as_of_now(ask(everything, kubeconfig, context), half_life_of(policy))
         result = simulate(overlay(live, manifests), policy, Limits(until=round(until * SECOND)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION
+from kbatch.api.names import GROUP_NAME_ANNOTATION
 from kbatch.api.objects import AnyObject, Job, Pod, PodGroup, ReplicaSet
 from kbatch.engine import Policy
 from kbatch.model.jobs_release import group_of
@@ -71,11 +71,12 @@ def _planned(result: Result, group: str, instant: int) -> int | None:
 
 def _without(manifests: Manifests, groups: Collection[str]) -> Manifests:
     """The input without these groups, and all that makes pods of theirs."""
-    objects = tuple(each for each in manifests.objects if not _belongs(each.obj, groups))
+    ours = manifests.recorded.scheduler_name
+    objects = tuple(each for each in manifests.objects if not _belongs(each.obj, groups, ours))
     return replace(manifests, objects=objects)
 
 
-def _belongs(obj: AnyObject, groups: Collection[str]) -> bool:
+def _belongs(obj: AnyObject, groups: Collection[str], scheduler_name: str) -> bool:
     meta = obj.metadata
     names = {f"{meta.namespace}/{meta.name}"}
     if isinstance(obj, Pod):
@@ -83,7 +84,7 @@ def _belongs(obj: AnyObject, groups: Collection[str]) -> bool:
         named = (meta.annotations or {}).get(GROUP_NAME_ANNOTATION)
         names |= {f"{meta.namespace}/{name}" for name in (named, owner.name if owner else None) if name}
     elif isinstance(obj, Job):
-        named = group_of(obj, DEFAULT_SCHEDULER_NAME)
+        named = group_of(obj, scheduler_name)
         names |= {f"{meta.namespace}/{named}"} if named else set()
     elif isinstance(obj, ReplicaSet):
         named = (obj.spec.template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)

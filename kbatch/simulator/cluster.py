@@ -16,8 +16,6 @@ from msgspec.structs import replace
 
 from kbatch.api import conditions
 from kbatch.api.names import (
-    DEFAULT_QUEUE,
-    DEFAULT_SCHEDULER_NAME,
     GROUP_NAME_ANNOTATION,
     NAMESPACE_NAME_LABEL,
     SUSPENDED_ANNOTATION,
@@ -82,7 +80,7 @@ class SimulatedCluster:
         store: all objects, and the model of them.
         arrivals, starts: when each PodGroup came, and when its minimum was first placed, in microseconds after
             the start.
-        assumed_queue: nobody declared the queue `default`.
+        assumed_queue: nobody declared the default queue.
         placed, awaited: pods bound so far, and pods that the input, or an eviction, wants to be.
         last_event: when something last happened, in microseconds after the start.
 
@@ -208,7 +206,7 @@ class SimulatedCluster:
 
     def _with_group(self, job: Job, arrivals: Sequence[Declared]) -> tuple[Job, list[PodGroup]]:
         """A suspended Job with its pods in the group that it gets for its queue, and that group unless it is there."""
-        name = None if named_group(job) else group_of(job, DEFAULT_SCHEDULER_NAME)
+        name = None if named_group(job) else group_of(job, self.store.recorded.scheduler_name)
         if name is None:
             return job, []
         template = job.spec.template
@@ -440,7 +438,7 @@ def _but_for_words(some: Sequence[Condition], others: Sequence[Condition]) -> bo
 
 
 def _standing(manifests: Manifests) -> Iterator[AnyObject]:
-    """What is there although nobody declared it: namespaces, the classes of system pods, the queue `default`."""
+    """What is there although nobody declared it: namespaces, the classes of system pods, the default queue."""
     declared = {(type(entry.obj), entry.obj.metadata.name) for entry in manifests.objects}
     namespaces = {entry.obj.metadata.namespace for entry in manifests.objects} - {""}
     for name in sorted(namespaces):
@@ -449,5 +447,6 @@ def _standing(manifests: Manifests) -> Iterator[AnyObject]:
     for name, value in _SYSTEM_CLASSES.items():
         if (PriorityClass, name) not in declared:
             yield PriorityClass(metadata=Metadata(name=name), value=value)
-    if (Queue, DEFAULT_QUEUE) not in declared:
-        yield Queue(metadata=Metadata(name=DEFAULT_QUEUE, creation_timestamp=timestamp(0)), spec=QueueSpec(weight=1))
+    queue = manifests.recorded.default_queue
+    if (Queue, queue) not in declared:
+        yield Queue(metadata=Metadata(name=queue, creation_timestamp=timestamp(0)), spec=QueueSpec(weight=1))

@@ -161,7 +161,9 @@ class Controllers:
         key = f"{owner.namespace}/{owner.name}"
         try:
             resting = [role for role, until in self._resting[key].items() if until > now]
-            pods, surplus = planned(group, self._store.by_owner[owner].values(), phase, resting)
+            pods, surplus = planned(
+                group, self._store.by_owner[owner].values(), phase, resting, self._store.recorded.scheduler_name
+            )
         except MemberError as error:
             warning = f"PodGroup {key}: no pods are made: {error}"
             self._store.warn(warning)

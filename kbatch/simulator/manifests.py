@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kbatch.api.conditions import merge
-from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP
+from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME, GROUP
 from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, PriorityClass, Queue, ReplicaSet, timestamp_us
 from kbatch.model.jobs_release import held_back, named_group, names_queue
 from kbatch.model.usage import read_anchor
@@ -84,19 +84,27 @@ class Manifests:
     recorded: Recorded = field(default_factory=Recorded)
 
 
-def load(paths: Sequence[str]) -> Manifests:
+def load(
+    paths: Sequence[str], *, scheduler_name: str = DEFAULT_SCHEDULER_NAME, default_queue: str = DEFAULT_QUEUE
+) -> Manifests:
     """Read files, folders and `-`.
+
+    Args:
+        paths: where the manifests are.
+        scheduler_name: of the pods that are ours.
+        default_queue: of those that name none.
 
     Raises:
         InputError: something that nobody can read or that a live cluster would refuse.
     """
-    return from_documents(read(paths))
+    return from_documents(read(paths), Recorded(scheduler_name, default_queue))
 
 
 @dataclass(slots=True)
 class _Reading:
     """What one reading has found so far."""
 
+    recorded: Recorded
     declared: list[tuple[Declared, int | None]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
@@ -109,13 +117,13 @@ class _Reading:
     default_class: str | None = None
 
 
-def from_documents(documents: Iterator[Document]) -> Manifests:
-    """Turn documents into objects.
+def from_documents(documents: Iterator[Document], recorded: Recorded = Recorded()) -> Manifests:  # noqa: B008 -- frozen
+    """Turn documents into objects; `recorded` is part of what comes out.
 
     Raises:
         InputError: as for `load`.
     """
-    reading = _Reading()
+    reading = _Reading(recorded)
     for document in documents:
         for place, content in _items(document, reading):
             try:
@@ -134,7 +142,7 @@ def from_documents(documents: Iterator[Document]) -> Manifests:
         Declared(declared.obj, declared.place, declared.arrival, declared.departure, order)
         for order, (_, (declared, _)) in enumerate(placed)
     )
-    return Manifests(objects, tuple(reading.warnings), reading.pods, reading.configuration)
+    return Manifests(objects, tuple(reading.warnings), reading.pods, reading.configuration, recorded)
 
 
 def _items(document: Document, reading: _Reading) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -191,7 +199,7 @@ def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
     except OverflowError:
         raise _beyond(content) from None
     _count_pods(obj, reading)
-    _admit(obj)
+    _admit(obj, content, reading.recorded)
     metadata = obj.metadata
     arrival, departure = times_of(obj)
     declared = Declared(at_start(obj), place, arrival, departure)
@@ -424,12 +432,16 @@ def at_start(obj: AnyObject) -> AnyObject:
     return obj
 
 
-def _admit(obj: AnyObject) -> None:
+def _admit(obj: AnyObject, content: dict[str, Any], recorded: Recorded) -> None:
     """What admission makes of a new Job for a queue: one of kbatch's, which waits suspended. Pods of other Jobs that
     name a group come at once, to show what is decided about pods that are there; `suspend` is how to have them wait.
+    A PodGroup that names no queue gets the default one.
     """
-    if isinstance(obj, Job) and names_queue(obj) and held_back(obj, DEFAULT_SCHEDULER_NAME):
-        obj.spec.template.spec.scheduler_name = DEFAULT_SCHEDULER_NAME
+    ours = recorded.scheduler_name
+    if isinstance(obj, PodGroup) and "queue" not in (content.get("spec") or {}):
+        obj.spec.queue = recorded.default_queue
+    if isinstance(obj, Job) and names_queue(obj) and held_back(obj, ours):
+        obj.spec.template.spec.scheduler_name = ours
         obj.spec.suspend = True
 
 

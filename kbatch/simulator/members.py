@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
+from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import OwnerReference, Pod, PodGroup, PodTemplate, SubGroup
 from kbatch.model.makers import sizes
 from kbatch.model.members import State, plan
@@ -27,7 +27,7 @@ class MemberError(ValueError):
 
 
 def planned(
-    group: PodGroup, made: Iterable[PodRecord], phase: Phase, resting: Collection[str]
+    group: PodGroup, made: Iterable[PodRecord], phase: Phase, resting: Collection[str], scheduler_name: str
 ) -> tuple[list[Pod], list[PodRecord]]:
     """The members to make now, and those to delete.
 
@@ -36,6 +36,7 @@ def planned(
         made: the pods made for it that exist; one that replaces an evicted one stands for it.
         phase: the group's.
         resting: roles that do not grow for now.
+        scheduler_name: of the pods to make.
 
     Raises:
         MemberError: a template cannot be rendered, or is not one of a pod.
@@ -45,7 +46,7 @@ def planned(
     todo = plan(group.metadata.name, group.spec, states, phase, resting=resting)
     roles = {role.name: role for role in group.spec.sub_groups or ()}
     most = {size.role: size.most for size in sizes(group.spec)}
-    pods = [_member(group, roles[role], index, most[role]) for role, index in todo.create]
+    pods = [_member(group, roles[role], index, most[role], scheduler_name) for role, index in todo.create]
     return pods, [by_name[name] for name in todo.remove if name in by_name]
 
 
@@ -62,7 +63,7 @@ def _state(record: PodRecord) -> State:
     return State.PLACED if record.pod.spec.node_name else State.WAITING
 
 
-def _member(group: PodGroup, role: SubGroup, index: int, size: int) -> Pod:
+def _member(group: PodGroup, role: SubGroup, index: int, size: int, scheduler_name: str) -> Pod:
     meta = group.metadata
     try:
         rendered: dict[str, Any] = render_member(
@@ -82,7 +83,7 @@ def _member(group: PodGroup, role: SubGroup, index: int, size: int) -> Pod:
     annotations = {**times, **(template.metadata.annotations or {}), GROUP_NAME_ANNOTATION: meta.name}
     spec = replace(
         template.spec,
-        scheduler_name=DEFAULT_SCHEDULER_NAME,
+        scheduler_name=scheduler_name,
         priority_class_name=template.spec.priority_class_name or group.spec.priority_class_name,
     )
     owner = OwnerReference(

@@ -34,6 +34,7 @@ def overlay(live: Iterable[AnyObject], manifests: Manifests) -> Manifests:
             for order, declared in enumerate(ordered)
         ),
         manifests.warnings,
+        recorded=manifests.recorded,
     )
 
 

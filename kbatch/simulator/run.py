@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.api.objects import PodGroup
 from kbatch.engine import CycleState, Memo, NullObserver, Policy, QueueStanding, cycle, take_snapshot
 from kbatch.engine.decisions import TURN, Observer, StartEstimate, Transaction, Verdict
@@ -415,7 +414,7 @@ class _Run:
                 share=round(float(dominant_share(record.allocated, deserved.get(name, {}))), 6),
                 mean=self._mean(name, record.allocated),
                 waits=tuple(waits.get(name, ())),
-                assumed=self.cluster.assumed_queue and name == DEFAULT_QUEUE,
+                assumed=self.cluster.assumed_queue and name == model.default_queue,
                 flow=self._flow(name),
             )
             for name, record in sorted(model.queues.items())

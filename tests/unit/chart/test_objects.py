@@ -14,6 +14,7 @@ import pytest
 import yaml
 from kubernetes_validate import utils
 
+from kbatch.api.names import DEFAULT_QUEUE_ANNOTATION, SCHEDULER_NAME_ANNOTATION
 from kbatch.cli.configuration import KEY, SCHEDULER_LABELS
 
 if TYPE_CHECKING:
@@ -131,6 +132,13 @@ def test_the_command_line_finds_the_schedulers_configuration(default: Any, rende
     for release in (default, render({"nameOverride": "other"}, release="prod"), render({"fullnameOverride": "b"})):
         found = [one for one in release.of("ConfigMap") if wanted.items() <= one["metadata"]["labels"].items()]
         assert [list(one["data"]) for one in found] == [[KEY]]
+    found = [
+        one
+        for one in render({"schedulerName": "s", "defaultQueue": "q"}).of("ConfigMap")
+        if KEY in (one.get("data") or {})
+    ]
+    says = {SCHEDULER_NAME_ANNOTATION: "s", DEFAULT_QUEUE_ANNOTATION: "q"}
+    assert [one["metadata"]["annotations"] for one in found] == [says]
 
 
 def test_helm_owns_no_queue_and_no_group(rendered: Any) -> None:

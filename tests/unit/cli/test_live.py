@@ -540,6 +540,39 @@ def test_what_if_decides_as_the_installed_scheduler_does(ask: Any, answers: dict
     assert "(ConfigMap kbatch-system/a, ConfigMap kbatch-system/b)" in ask("what-if", str(path)).stderr
 
 
+@pytest.mark.usefixtures("answers")
+def test_what_if_of_other_names(ask: Any, answers: dict[str, Any], tmp_path: Path) -> None:
+    """The chart was installed with another schedulerName and default queue; its ConfigMap says so, or options do."""
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
+    answers["/api/v1/pods"] = a_list([])
+    role = {"name": "w", "minMember": 1, "template": {"spec": {"containers": containers}}}
+    made = {
+        "apiVersion": GROUP, "kind": "PodGroup", "metadata": {"name": "group"},
+        "spec": {"minMember": 1, "subGroups": [role]},
+    }  # fmt: skip
+    plain = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"},
+        "spec": {"schedulerName": "gpu-batch", "containers": [{"name": "main"}]},
+    }  # fmt: skip
+    (tmp_path / "work.yaml").write_text("\n---\n".join(map(json.dumps, (made, plain))))
+
+    def placed(*options: str) -> set[str]:
+        said = ask("what-if", str(tmp_path / "work.yaml"), "-o", "json", *options)
+        assert said.stderr == ""
+        found = json.loads(said.stdout)
+        assert found["queues"]["usual" if options or answered else "default"]["allocated"]["cpu"] == "1"
+        return {name for name, pod in found["pods"].items() if pod["node"]}
+
+    answered = False
+    answers["/api/v1/configmaps"] = a_list([installed("a")])
+    assert placed() == {"default/group-w-0"}  # of a release that says nothing of names
+    assert placed("--scheduler-name", "gpu-batch", "--default-queue", "usual") == {"default/group-w-0", "default/plain"}
+    answered = True
+    names = {"kbatch.dev/scheduler-name": "gpu-batch", "kbatch.dev/default-queue": "usual"}
+    answers["/api/v1/configmaps"]["items"][0]["metadata"]["annotations"] = names
+    assert placed() == {"default/group-w-0", "default/plain"}
+
+
 def test_what_if_of_someone_who_may_not_read_the_configuration(
     ask: Any, answers: dict[str, Any], tmp_path: Path
 ) -> None:
