@@ -53,6 +53,21 @@ MUTANTS: Final = (
         "what was promised to a group that preempt could evict keeps a stronger one out",
     ),
     Mutant(
+        "equals-are-overtaken", f"{_ADMISSION}/sums.py",
+        "if theirs < priority)", "if theirs <= priority)",
+        "groups come in queue for room that was promised to one of their own priority before them",
+    ),
+    Mutant(
+        "overtaken-whatever-it-holds", f"{_ADMISSION}/sums.py",
+        "if self.preempts and not job.bound:", "if self.preempts:",
+        "a gang that has lost a pod loses the room for it to whoever matters more",
+    ),
+    Mutant(
+        "nobody-is-overtaken-in-rows", f"{_ADMISSION}/rows.py",
+        "if any(overtaken):", "if not overtaken:",
+        "of the groups that wait already none overtakes one in queue that matters less",
+    ),
+    Mutant(
         "alike-whatever-it-asks-for", f"{_ACTIONS}/alike.py",
         "if not job.possible or likeness(job) != likeness(other):", "if not job.possible:",
         "whoever stands behind one that found no room is told that it finds none either",

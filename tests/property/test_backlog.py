@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kbatch.api.objects import Metadata, PodGroup, Queue, ResourceQuota, ResourceQuotaSpec
 from kbatch.engine import Policy
-from kbatch.engine.admission import sums
-from kbatch.engine.admission.sums import Standings, Sums
+from kbatch.engine.admission import rows as at_once
+from kbatch.engine.admission.rows import Rows, Standings
 from kbatch.engine.carryover import backlog
 from kbatch.engine.carryover.backlog import Backlog, Index
 from kbatch.engine.carryover.standing import Standing
@@ -21,26 +21,26 @@ from kbatch.engine.decisions import Turn
 from kbatch.model.events import Upsert
 from tests.property.test_engine import POLICIES, Remembering, World, relaxed, worlds
 
-_OF_ROWS, _OF_KINDS, _ALL_AHEAD = Sums.of_rows, Sums.of_kinds, Backlog.all_ahead
+_STANDINGS, _OF_KINDS, _ALL_AHEAD = Rows.standings, Rows.of_kinds, Backlog.all_ahead
 
 
-def _twice(by: Sums, those: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
+def _twice(by: Rows, those: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
     """The standings of the rows, each compared with what is said of its group alone."""
-    found = yield from _OF_ROWS(by, those, rows)
+    found = yield from _STANDINGS(by, those, rows)
     for row, standing in zip(rows.tolist(), found.tolist(), strict=True):
         entry = those.entry(row)
-        alone = finish(by.of(entry))
+        alone = finish(by._sums.of(entry))
         together = Standing.PASSES if standing == Standing.SENT_BACK else Standing(standing)
         assert alone is together, (entry, alone, together)
     return found
 
 
-def _kinds_twice(by: Sums, those: Backlog, rows: Index, kind: Index) -> Generator[Turn, None, Standings | None]:
+def _kinds_twice(by: Rows, those: Backlog, rows: Index, kind: Index) -> Generator[Turn, None, Standings | None]:
     """What is said of each kind, compared with what is said of each of its groups alone."""
     found = yield from _OF_KINDS(by, those, rows, kind)
     if found is not None:
         for row, standing in zip(rows.tolist(), found[kind].tolist(), strict=True):
-            alone = finish(by.of(those.entry(row)))
+            alone = finish(by._sums.of(those.entry(row)))
             assert alone is Standing(standing), (those.entry(row), alone, standing)
     return found
 
@@ -73,13 +73,13 @@ def limited(draw: st.DrawFn) -> World:
 def test_of_all_at_once_as_of_each_alone(found: World, by: Policy, of_kinds: bool, data: st.DataObject) -> None:
     """And all is decided and said as with nothing remembered; where one of each kind is asked (`of_kinds`), too."""
     sim = Remembering(found.model(), by)
-    many, alike, few = (0, 0, 0) if of_kinds else (sums._MANY, sums._ALIKE, backlog._FEW)
+    many, alike, few = (0, 0, 0) if of_kinds else (at_once._MANY, at_once._ALIKE, backlog._FEW)
     with (
-        mock.patch.object(Sums, "of_rows", _twice),
-        mock.patch.object(Sums, "of_kinds", _kinds_twice),
+        mock.patch.object(Rows, "standings", _twice),
+        mock.patch.object(Rows, "of_kinds", _kinds_twice),
         mock.patch.object(Backlog, "all_ahead", _ahead_twice),
         mock.patch.object(backlog, "_FEW", few),
-        mock.patch.object(sums, "_MANY", many), mock.patch.object(sums, "_ALIKE", alike),
+        mock.patch.object(at_once, "_MANY", many), mock.patch.object(at_once, "_ALIKE", alike),
     ):  # fmt: skip
         for _ in range(3):
             sim.settle()

@@ -6,7 +6,8 @@ will need at least (its minResources beyond what its pods hold; without minResou
 must fit its queue's capability (less important pods of the queue not counted where preempt can evict them), its
 namespace's quotas, and one of: the room that is there less what is promised
 already; the queue's deserved share less what it holds and was promised (where reclaim can fetch it); with what less
-important pods of its own queue could give (where preempt can). A group whose pods may use some of the nodes only is
+important pods of its own queue could give (where preempt can). What less important groups of its queue were promised
+keeps it out no more than their pods do, if they hold nothing yet. A group whose pods may use some of the nodes only is
 compared with the room there, too (see `admission.confined`).
 
 Reclaim can fetch what queues above their share hold of groups that may go: as wholes, beyond their minimum, or past
@@ -37,7 +38,8 @@ from kbatch.api.objects import timestamp_us
 from kbatch.api.reasons import NotEnoughTasks, QuotaExceeded, Reason
 from kbatch.engine.actions.base import Action
 from kbatch.engine.admission.demand import Needs, needs
-from kbatch.engine.admission.sums import Standings, Sums
+from kbatch.engine.admission.rows import Rows, Standings
+from kbatch.engine.admission.sums import Sums
 from kbatch.engine.carryover.backlog import Entry, Index
 from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.carryover.standing import Code, Standing
@@ -141,6 +143,7 @@ class _Admission:
         self.session = context.session
         self.backlog = context.backlog
         self.sums = Sums(context)
+        self._rows = Rows(context, self.sums)
         self._ranks = self.sums.preempts or self.session.plugins.by_priority
         planned = context.planned
         self._plans = planned is not None
@@ -298,7 +301,7 @@ class _Admission:
     def _standings(self, rows: Index) -> Generator[Turn, None, tuple[Index, Standings]]:
         """The rows without those of groups that are left out, and their standings."""
         self._stale = False
-        standings = yield from self.sums.of_rows(self.backlog, rows)
+        standings = yield from self._rows.standings(self.backlog, rows)
         left_out = self._leave_out()
         if left_out:
             stays = ~np.isin(rows, left_out)
@@ -456,7 +459,7 @@ class _Admission:
             # Nobody comes in by age any more, and whom the time keeps out is in no line: rows of one kind go together.
             self._stale = False
             kinds = np.concatenate([line.kinds for line in lines.values()])
-            by_kind = yield from self.sums.of_kinds(backlog, rows, kinds)
+            by_kind = yield from self._rows.of_kinds(backlog, rows, kinds)
             if by_kind is not None:
                 passes = by_kind == Code.PASSES
                 for line in lines.values():
@@ -515,7 +518,7 @@ class _Admission:
         standing = Standing.UNKNOWN
         if refused is None:
             standing = yield from self.sums.of(entry)
-            if comer.again and standing is Standing.PASSES and self.sums.short(job, entry.least, {}) is not None:
+            if comer.again and standing is Standing.PASSES and self.sums.short(job, entry.least) is not None:
                 standing = Standing.WAITING
             waits = standing in _WAITS and not (comer.again or self._stays_out(entry, comer.fresh))
             if waits and self._comes_by_age(entry, job, in_rows=plain or comer.fresh is None):
@@ -543,7 +546,7 @@ class _Admission:
             job.backing_off
             or session.queue(job.queue).record.capability
             or self.sums.quotas.of(job.job.namespace)
-            or self.sums.short(job, wanted.least, {}) is not None
+            or self.sums.short(job, wanted.least) is not None
             or session.plugins.enqueueable(job) is not None
             or session.plugins.admission(job, wanted.kept) is not None
             or self.context.feasibility.hopeless(job)

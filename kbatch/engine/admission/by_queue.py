@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from kbatch.engine.admission.tables import LIMIT, table
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.nodes import Column
@@ -20,9 +18,9 @@ class QueueTables:
     Attributes:
         mark: equal as long as nothing has changed that they depend on.
         queues: those of the elements; None where there is none of the name.
-        deserved: the shares. left: what is left of them beside what the queue holds and was promised, at least 0.
+        deserved: the shares. left: what is left of them beside what the queue holds and was promised; may be below 0.
         caps: by the place of a dimension in which some queue has a hard cap what is left of it, `LIMIT` of no cap.
-        reach: the most that groups of a queue could get, at least 0; None: nobody has asked.
+        reach: the most that groups of a queue could get; may be below 0; None: nobody has asked.
     """
 
     mark: Hashable
@@ -64,4 +62,4 @@ def tabulated(
         left.append(rest)
         if capped:
             caps[at] = table([hard])[0]
-    return QueueTables(mark, queues, table(deserved), np.maximum(table(left), 0), caps)
+    return QueueTables(mark, queues, table(deserved), table(left), caps)

@@ -1,56 +1,31 @@
 """What decides who may come in queue: the room, shares, caps and quotas that are left beside what others were promised.
 
-Asked of one group (`of`), or of all rows of the backlog at once (`of_rows`): the same comparisons. While groups come in
-queue the sums only shrink, so that whoever was refused in a cycle stays so until its end.
+Asked of one group here, of all rows of the backlog at once in `rows`: the same comparisons. While groups come in queue
+the sums only shrink, so that whoever was refused in a cycle stays so until its end.
+
+What was promised to those that hold nothing yet keeps nobody of their queue out who would be placed before them: of a
+higher priority, where preempt is configured. They stay in queue, behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Generator, Mapping
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from kbatch.engine.admission.by_queue import QueueTables, tabulated
 from kbatch.engine.admission.confined import Confined, Place
 from kbatch.engine.admission.demand import Quotas
-from kbatch.engine.admission.tables import LIMIT, all_of, any_of, clip, first_of_each, table
 from kbatch.engine.admission.weaker import Weaker
-from kbatch.engine.carryover.backlog import Backlog, Entry, Index
+from kbatch.engine.carryover.backlog import Entry
 from kbatch.engine.carryover.giving import Giving
-from kbatch.engine.carryover.standing import Code, Standing
+from kbatch.engine.carryover.standing import Standing
 from kbatch.engine.context import CycleContext
-from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.session.guarding import attempt, working
+from kbatch.engine.decisions import Turn
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
-from kbatch.model.nodes import Column, Mask
 from kbatch.model.quota import Excess
-from kbatch.resources import Resources, add_to
+from kbatch.resources import Resources, add, add_to
 
-Standings = npt.NDArray[np.int8]
-
-_MANY: Final = 1000
-_ALIKE: Final = 4
-"""Of so many rows, and so many of each kind in the mean, one of each kind is compared with the sums."""
-
-
-@dataclass(eq=False, slots=True)
-class _Way:
-    """One way in which groups come in queue.
-
-    Attributes:
-        passes: of each row, whether it would by what there is in all.
-        more: by dimension what counts for each row besides the room; None: nothing.
-        own: of the room is kept what was promised to groups of the own queue alone.
-    """
-
-    passes: Mask
-    more: Callable[[], Sequence[Column]] | None = None
-    own: bool = False
+_NOTHING: Final[Resources] = {}
 
 
 class Sums:
@@ -67,20 +42,19 @@ class Sums:
         self.weaker = Weaker(session, context.backlog.levels)
         self.reclaims = session.policy.has("reclaim")
         self.preempts = session.policy.has("preempt")
-        self._moves = 0
-        self._tables: QueueTables | None = None
-        self._freed_of: tuple[Hashable, Column] | None = None
-        self._over: tuple[Hashable, Standings] | None = None
-        self._namespaces: tuple[int, Mask] | None = None
+        self.moves = 0
+        """So many promises were counted."""
+        self._by_priority: dict[str, dict[int, Resources]] = {}
+        self._overtaken: dict[tuple[str, int], Resources] = {}
 
     def promise(self, job: JobState, kept: Mapping[str, int]) -> None:
         """A group is in queue: so much more is kept from others."""
-        self._moves += 1
+        self.moves += 1
         add_to(self.promised, kept)
         add_to(self.by_queue.setdefault(job.queue, {}), kept)
+        if self.preempts and not job.bound:
+            add_to(self._by_priority.setdefault(job.queue, {}).setdefault(job.priority, {}), kept)
         self.confined.promise(job, kept)
-
-    # --- one group ----------------------------------------------------------------------------------------------------
 
     def of(self, entry: Entry) -> Generator[Turn, None, Standing]:
         """What keeps a group out; `SENT_BACK` and ageing are no sums."""
@@ -101,12 +75,12 @@ class Sums:
             return Standing.TOO_LARGE
         if entry.strict and entry.triable and not (yield from self._feasibility.attempting(job)).fits:
             return Standing.UNFIT
-        if self.short(job, least, {}) is None:
+        if self.short(job, least) is None:
             return Standing.PASSES
-        beyond = self.beyond(queue, least)
+        beyond = self.beyond(queue, entry)
         if self.reclaims and beyond is None and self.out_of_reach(job, queue, least) is None:
             return Standing.PASSES
-        if self.preempts and self.short(job, least, self.weaker.of(entry.giving)) is None:
+        if self.preempts and self.short(job, least, self.freed(entry.giving), overtakes=True) is None:
             return Standing.PASSES
         if entry.triable and not (yield from self._feasibility.attempting(job)).fits:
             return Standing.UNFIT
@@ -132,20 +106,26 @@ class Sums:
                 continue
             over = queue.allocated.get(name, 0) + promised.get(name, 0) + amount - hard
             if over > 0:
-                freed = self._freed(entry.giving) if freed is None else freed
+                if freed is None:
+                    freed = add(self.freed(entry.giving), self.overtaken(queue.name, entry.giving.priority))
                 if over > freed.get(name, 0):
                     return name
         return None
 
-    def short(self, job: JobState, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
+    def short(
+        self, job: JobState, least: Mapping[str, int], more: Mapping[str, int] = _NOTHING, *, overtakes: bool = False
+    ) -> str | None:
         """A dimension in which the room less what is promised, and `more`, is not enough: in all, or on the nodes that
-        the group's pods may use.
+        the group's pods may use. `overtakes`: not less what is promised to those that the group overtakes.
         """
-        found = self.short_in_all(least, more)
+        promised = self.overtaken(job.queue, job.priority) if overtakes else _NOTHING
+        found = self.short_in_all(least, add(more, promised) if promised else more)
         place = self.confined.of(job) if found is None else None
         return found if place is None else self.short_there(place, job, least, more)
 
-    def short_there(self, place: Place, job: JobState, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
+    def short_there(
+        self, place: Place, job: JobState, least: Mapping[str, int], more: Mapping[str, int] = _NOTHING
+    ) -> str | None:
         """The first dimension in which what is left to the group of its place, and `more`, is not enough."""
         short = (
             name for name in sorted(least)
@@ -153,7 +133,7 @@ class Sums:
         )  # fmt: skip
         return next(short, None)
 
-    def short_in_all(self, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
+    def short_in_all(self, least: Mapping[str, int], more: Mapping[str, int] = _NOTHING) -> str | None:
         """The first of these."""
         found: str | None = None
         room, promised = self.room, self.promised
@@ -166,12 +146,28 @@ class Sums:
         """The room of a dimension less what is promised; below 0 where more is promised than there is."""
         return self.room.get(name, 0) - self.promised.get(name, 0)
 
-    def beyond(self, queue: QueueState, least: Mapping[str, int]) -> str | None:
+    def overtaken(self, queue: str, priority: int) -> Resources:
+        """What those in queue were promised, when this was first asked in the cycle, whom a group of this queue and
+        priority overtakes: they matter less, and hold nothing yet.
+        """
+        key = queue, priority
+        found = self._overtaken.get(key)
+        if found is None:
+            promised = self._by_priority.get(queue, {})
+            found = self._overtaken[key] = add(*(each for theirs, each in promised.items() if theirs < priority))
+        return found
+
+    def freed(self, giving: Giving | None) -> Resources:
+        """What could be freed for such a group by those that matter less, where they may be evicted for it."""
+        return self.weaker.of(giving) if giving is not None and self.preempts else _NOTHING
+
+    def beyond(self, queue: QueueState, entry: Entry) -> str | None:
         """The first dimension in which the queue's share, less what it holds and was promised, is not enough."""
         promised = self.by_queue.get(queue.name, {})
-        for name in sorted(least):
+        overtaken = self.overtaken(queue.name, entry.giving.priority)
+        for name, amount in sorted(entry.least.items()):
             left = queue.deserved.get(name, 0) - queue.allocated.get(name, 0) - promised.get(name, 0)
-            if least[name] > max(0, left):
+            if amount > max(0, left + overtaken.get(name, 0)):
                 return name
         return None
 
@@ -181,8 +177,9 @@ class Sums:
         others were promised beyond their shares keeps no room from it.
         """
         names = sorted(least)
-        reach = zip(names, self._within_reach(queue, names), strict=True)
-        found = next((name for name, most in reach if least[name] > max(0, most)), None)
+        overtaken = self.overtaken(job.queue, job.priority)
+        reach = zip(names, self.within_reach(queue, names), strict=True)
+        found = next((name for name, most in reach if least[name] > max(0, most + overtaken.get(name, 0))), None)
         place = self.confined.of(job) if found is None else None
         if place is None:
             return found
@@ -190,288 +187,11 @@ class Sums:
         left = ((name, place.left(name, queue.name, job.priority, own=True) + given.get(name, 0)) for name in names)
         return next((name for name, most in left if least[name] > max(0, most)), None)
 
-    # --- all rows -----------------------------------------------------------------------------------------------------
-
-    def of_rows(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
-        """`of`, for these rows of the backlog; `SENT_BACK` where only the time keeps a group out.
-
-        A group for which that raises is in the session's `failed` then, and what is said of it means nothing.
+    def within_reach(self, queue: QueueState | None, names: list[str]) -> list[int]:
+        """The most that groups of a queue could get, of the room and from other queues, if they overtook nobody: see
+        `out_of_reach`. May be below 0.
         """
-        kind = backlog.kind[rows]
-        by_kind = yield from self.of_kinds(backlog, rows, kind)
-        if by_kind is not None:
-            found = by_kind[kind]
-        else:
-            found = yield from self._of_each(backlog, rows)
-        found[(found == Code.PASSES) & (backlog.back[rows] > self._session.now)] = Code.SENT_BACK
-        return found
-
-    def of_kinds(self, backlog: Backlog, rows: Index, kind: Index) -> Generator[Turn, None, Standings | None]:
-        """What keeps out the rows of each kind (`kind`: of each of the rows), by the kind's number; with a look at the
-        first of each, whatever the time keeps out. None: each row is to be looked at.
-        """
-        kinds = len(backlog.kinds)
-        few = len(rows) < max(1, _MANY, _ALIKE * kinds)
-        if few or np.count_nonzero(self._limited_namespaces(backlog)):
-            return None
-        first = np.full(kinds, -1, np.intp)
-        first[kind[::-1]] = rows[::-1]
-        used = np.flatnonzero(first >= 0)
-        failed = len(self._session.failed)
-        found: Standings = np.zeros(kinds, np.int8)
-        found[used] = yield from self._of_each(backlog, first[used])
-        if len(self._session.failed) > failed:
-            return None  # another one of its kind is to be asked
-        return found
-
-    def _of_each(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
-        """`of`, for these rows, with a look at each."""
-        if not len(rows):
-            return np.zeros(0, np.int8)
-        session, those = self._session, backlog.contents(rows)
-        names = sorted(backlog.least)
-        # One dimension after the other: numpy is slower at looking across a table than along its lines.
-        least = [those.least[name] for name in names]
-        queue, giving = those.queue, those.giving
-        yield TURN
-        free = [clip(self.free(name)) for name in names]
-        freed = self._freed_for(backlog, names)
-        by_queue = self._tables_for(backlog, names)
-        yield TURN
-        beyond, past = self._beyond_share(by_queue, least, queue)
-        yield TURN
-        ways = [_Way(all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows)))]
-        if self.reclaims and np.count_nonzero(ways[0].passes) < len(rows):
-            within = ~beyond
-            if np.count_nonzero(within & ~ways[0].passes):
-                if by_queue.reach is None:
-                    reach = table([self._within_reach(each, names) for each in by_queue.queues]).T
-                    by_queue.reach = np.maximum(reach, 0)
-                for asked, most in zip(least, by_queue.reach, strict=False):
-                    within &= asked <= most[queue]
-            given = partial(self._given_to, by_queue, names, queue)
-            ways.append(_Way(within, given, own=True))
-            yield TURN
-        if self.preempts:
-            made = zip(least, free, freed, strict=True)
-            enough = all_of((asked <= np.maximum(left + more, 0)[giving] for asked, left, more in made), len(rows))
-            ways.append(_Way(enough, lambda: [more[giving] for more in freed]))
-        yield TURN
-        passes = any_of((way.passes for way in ways), len(rows))
-        yield from self._confine(backlog, rows, names, least, ways, passes)
-        found: Standings = np.full(len(rows), Code.WAITING, np.int8)
-        found[past] = Code.BEYOND_SHARE
-        strict, fixed, triable, shape = those.strict, those.fixed, those.triable, those.shape
-        tried = rows[(strict | ~passes) & triable & ~fixed]
-        yield from self._find_out(backlog, tried, backlog.unfit, self._is_unfit, 20)
-        unfit = triable & (backlog.unfit[shape] == 1)
-        found[unfit] = Code.UNFIT
-        passes &= ~(strict & unfit)
-        found[passes] = Code.PASSES
-        total = [clip(session.total.get(name, 0)) for name in names]
-        large = any_of((asked > most for asked, most in zip(least, total, strict=True)), len(rows))
-        found[those.stated & large] = Code.TOO_LARGE
-        yield from self._find_out(backlog, rows[~fixed], backlog.hopeless, self._is_hopeless, 5)
-        found[backlog.hopeless[shape] == 1] = Code.HOPELESS
-        if len(backlog.limits):
-            found[self._limited(backlog, rows, fixed)] = Code.LIMITED
-            yield TURN
-        passing = yield from self._over_quota(backlog, rows, those.namespace)
-        if passing is not None:
-            found[passing] = Code.QUOTA
-        yield TURN
-        for at, most in by_queue.caps.items():
-            asked, left = least[at], most[queue]
-            capped = (asked > left + freed[at][giving]) & (left < LIMIT) & (asked > 0)
-            found[capped] = Code.CAPABILITY
-        found[fixed] = Code.FIXED
-        return found
-
-    def _confine(
-        self, backlog: Backlog, rows: Index, names: list[str], least: list[Column], ways: Sequence[_Way], passes: Mask
-    ) -> Iterator[Turn]:
-        """Leave out of `passes` the rows that pass by what there is in all, and by nothing that is on the nodes which
-        their pods may use.
-        """
-        at = np.flatnonzero(passes)
-        there = yield from self._there(backlog, rows[at], names)
-        if there is None:
-            return
-        found = np.zeros(len(at), np.bool_)
-        nothing = [np.zeros(len(rows), np.int64)] * len(names)
-        for way in ways:
-            held = way.passes[at]
-            for asked, (left, own), more in zip(least, there, way.more() if way.more else nothing, strict=True):
-                held &= asked[at] <= np.maximum((own if way.own else left) + more[at], 0)
-            found |= held
-        passes[at] = found
-
-    def _there(
-        self, backlog: Backlog, rows: Index, names: list[str]
-    ) -> Generator[Turn, None, list[tuple[Column, Column]] | None]:
-        """By dimension what is left to each of the rows on the nodes that it is confined to, and what would be if other
-        queues were promised nothing; `LIMIT` for those that are confined to none. None: all are.
-        """
-        yield from self._find_out(backlog, rows[~backlog.fixed[rows]], backlog.place, partial(self._place, backlog), 5)
-        numbers = np.maximum(backlog.place[backlog.shape[rows]], 0).astype(np.int64)
-        if not np.count_nonzero(numbers):
-            return None
-        keys, givings = list(backlog.places), len(backlog.givings)
-        pairs, which = np.unique(numbers * givings + backlog.giving[rows], return_inverse=True)
-        left: list[list[int]] = []
-        own: list[list[int]] = []
-        for number, giving in [divmod(pair, givings) for pair in pairs.tolist()]:
-            if not number:
-                left.append([LIMIT] * len(names))
-                own.append([LIMIT] * len(names))
-                continue
-            place, of = self.confined.place(keys[number - 1]), backlog.givings.thing(giving)
-            left.append([clip(place.left(name, of.queue, of.priority)) for name in names])
-            own.append([clip(place.left(name, of.queue, of.priority, own=True)) for name in names])
-            if self._session.due(2):
-                yield TURN
-        return [
-            (all_of_it[which], but_own[which]) for all_of_it, but_own in zip(table(left).T, table(own).T, strict=True)
-        ]
-
-    def _given_to(self, by_queue: QueueTables, names: list[str], queue: Index) -> Sequence[Column]:
-        """By dimension what other queues could give up for each of the rows, which are of these queues."""
-        given = [self.weaker.reclaimable(each.name) if each is not None else {} for each in by_queue.queues]
-        return [np.array([clip(each.get(name, 0)) for each in given], np.int64)[queue] for name in names]
-
-    def _freed_for(self, backlog: Backlog, names: list[str]) -> Column:
-        """What could be freed for each of the backlog's `givings`, by dimension; it does not change in a cycle."""
-        mark = backlog.givings.version, tuple(names)
-        if self._freed_of is None or self._freed_of[0] != mark:
-            gives = list(map(self._freed, backlog.givings))
-            rows = backlog.freed.table(names, gives, lambda each: [clip(each.get(name, 0)) for name in names])
-            self._freed_of = mark, rows.T
-        return self._freed_of[1]
-
-    def _tables_for(self, backlog: Backlog, names: list[str]) -> QueueTables:
-        """What is left to the backlog's queues. A statement changes what they hold, a promise what is left of it."""
-        session = self._session
-        mark = backlog.queues.version, tuple(names), self._moves, session.steps
-        if self._tables is None or self._tables.mark != mark:
-            queues = [session.queues.get(name) if name is not None else None for name in backlog.queues]
-            self._tables = tabulated(mark, names, queues, self.by_queue)
-        return self._tables
-
-    def _beyond_share(self, by_queue: QueueTables, least: list[Column], queue: Index) -> tuple[Mask, Mask]:
-        """Which rows ask for more than what is left of their queue's share; and where reclaim is configured, for more
-        than the whole share, in the first of the dimensions in which they ask for more than is left.
-        """
-        beyond = np.zeros(len(queue), np.bool_)
-        past = np.zeros(len(queue), np.bool_)
-        for asked, whole, rest in zip(least, by_queue.deserved, by_queue.left, strict=False):
-            over = asked > rest[queue]
-            if self.reclaims:
-                past |= over & ~beyond & (asked > whole[queue])
-            beyond |= over
-        return beyond, past
-
-    def _limited(self, backlog: Backlog, rows: Index, fixed: Mask) -> Mask:
-        """Which of the rows plugins keep out of the queue: they are asked once for all that are alike to them, and not
-        of those that are fixed, whose queue may not be there.
-        """
-        session = self._session
-        open_ = rows[~fixed]
-        numbers, first = np.unique(backlog.limit[open_], return_index=True)
-        out = np.zeros(len(backlog.limits) + 1, np.bool_)  # the last is of those that nobody limits: its number is -1
-        for number, row in zip(numbers.tolist(), open_[first].tolist(), strict=True):
-            if number >= 0:
-                entry = backlog.entry(row)
-                job = session.job(entry.job.key)
-                out[number] = (
-                    attempt(session, job, partial(session.plugins.admission, job, entry.kept), None) is not None
-                )
-        found: Mask = out[backlog.limit[rows]]
-        return found
-
-    def _within_reach(self, queue: QueueState | None, names: list[str]) -> list[int]:
-        """The most that groups of a queue could get, of the room and from other queues: see `out_of_reach`."""
         if queue is None:
             return [0] * len(names)
-        given = self.weaker.reclaimable(queue.name)
-        return [self.room.get(name, 0) - self._promised(queue, name) + given.get(name, 0) for name in names]
-
-    def _promised(self, queue: QueueState, name: str) -> int:
-        promised = self.by_queue.get(queue.name)
-        return promised.get(name, 0) if promised else 0
-
-    def _freed(self, giving: Giving | None) -> Resources:
-        """What could be freed for such a group by those that matter less, where they may be evicted for it."""
-        return self.weaker.of(giving) if giving is not None and self.preempts else {}
-
-    def _over_quota(self, backlog: Backlog, rows: Index, namespace: Index) -> Generator[Turn, None, Mask | None]:
-        """Which of the rows would pass a quota; None where there are no quotas."""
-        quotas, quota = self.quotas, backlog.quota
-        limited = self._limited_namespaces(backlog)
-        if not np.count_nonzero(limited):
-            return None
-        which = limited[namespace]
-        those = rows[which]
-        for row in those[quota[those] < 0].tolist():
-            quota[row] = backlog.quotas.take(quotas.asked_of(backlog.entry(row).job))
-            if self._session.due(2):
-                yield TURN
-        mark = quotas.moves, backlog.namespaces.version, backlog.quotas.version
-        if self._over is None or self._over[0] != mark:
-            over = backlog.over_quota(quotas.mark)
-            for number in np.flatnonzero(over[: len(backlog.quotas)] < 0).tolist():
-                asked = backlog.quotas.get(number)
-                if asked is not None:
-                    over[number] = quotas.exceeded(asked) is not None
-                    if self._session.due(5):
-                        yield TURN
-            self._over = mark, over
-        over = self._over[1]
-        found: Mask = np.zeros(len(rows), np.bool_)
-        found[which] = over[quota[those]] > 0
-        return found
-
-    def _limited_namespaces(self, backlog: Backlog) -> Mask:
-        """By number of a namespace whether it has quotas; they are the same for the whole cycle."""
-        version = backlog.namespaces.version
-        if self._namespaces is None or self._namespaces[0] != version:
-            known = [name is not None and bool(self.quotas.of(name)) for name in backlog.namespaces]
-            self._namespaces = version, np.array(known, np.bool_)
-        return self._namespaces[1]
-
-    def _find_out(
-        self,
-        backlog: Backlog,
-        rows: Index,
-        known: npt.NDArray[np.int8] | npt.NDArray[np.int32],
-        ask: Callable[[JobState], Generator[Turn, None, int]],
-        work: int,
-    ) -> Iterator[Turn]:
-        """Ask about each shape of these rows of which nothing is known: of the first of its groups for which that does
-        not raise; `work` in units of `Pace`.
-        """
-        session = self._session
-        while found := first_of_each(backlog.shape[rows], known, rows):
-            for row, shape in found:
-                job = session.job(backlog.entry(row).job.key)
-                answer = yield from working(session, job, partial(ask, job), None)
-                if answer is None:
-                    rows = rows[rows != row]  # the next of its shape, then
-                else:
-                    known[shape] = answer
-                if session.due(work):
-                    yield TURN
-
-    def _place(self, backlog: Backlog, job: JobState) -> Generator[Turn, None, int]:
-        """The number of the nodes that the group is confined to; 0: to none."""
-        yield from ()
-        key = self.confined.mask_of(job)
-        return 0 if key is None else backlog.places.setdefault(key, len(backlog.places) + 1)
-
-    def _is_hopeless(self, job: JobState) -> Generator[Turn, None, bool]:
-        """Whether the emptied nodes could not hold the group by number or sum."""
-        yield from ()
-        return self._feasibility.hopeless(job)
-
-    def _is_unfit(self, job: JobState) -> Generator[Turn, None, bool]:
-        """Whether the emptied nodes do not take the group."""
-        return not (yield from self._feasibility.attempting(job)).fits
+        given, promised = self.weaker.reclaimable(queue.name), self.by_queue.get(queue.name, {})
+        return [self.room.get(name, 0) - promised.get(name, 0) + given.get(name, 0) for name in names]

@@ -61,11 +61,11 @@ def plain_reason(session: Session, sums: Sums, entry: Entry, standing: Standing,
         return _too_large(session, entry.least)
     if standing is Standing.SENT_BACK:
         return SentBack(queue.name, entry.attempts, session.policy.backoff(entry.attempts) // SECOND)
-    beyond = sums.beyond(queue, entry.least) if standing is Standing.BEYOND_SHARE else None
+    beyond = sums.beyond(queue, entry) if standing is Standing.BEYOND_SHARE else None
     if beyond is not None:
         return GangExceedsReclaimableShare(
             queue.name, beyond, entry.least[beyond], queue.allocated.get(beyond, 0), queue.deserved.get(beyond, 0),
-            session.idle(beyond),
+            max(0, min(session.idle(beyond), sums.free(beyond))),
         )  # fmt: skip
     return _waiting(session, sums, entry, ahead)
 
@@ -107,7 +107,8 @@ def _over_capability(sums: Sums, entry: Entry, queue: QueueState) -> QueueCapabi
     name = sums.over_capability(entry, queue)
     if name is None:
         return None
-    reserved, used = sums.by_queue.get(queue.name, {}).get(name, 0), queue.allocated.get(name, 0)
+    overtaken = sums.overtaken(queue.name, entry.giving.priority).get(name, 0)
+    reserved, used = sums.by_queue.get(queue.name, {}).get(name, 0) - overtaken, queue.allocated.get(name, 0)
     hard = (queue.record.capability or {})[name]
     return QueueCapabilityExceeded(queue.name, name, entry.least[name], reserved, used, hard)
 
@@ -121,11 +122,11 @@ def _too_large(session: Session, least: Resources) -> Reason:
 
 def _waiting(session: Session, sums: Sums, entry: Entry, ahead: int) -> Reason:
     queue, least = entry.job.queue, entry.least
-    name = sums.short_in_all(least, {})
+    name = sums.short_in_all(least)
     if name is None and least:
         job = session.job(entry.job.key)
         place = sums.confined.of(job)
-        there = sums.short_there(place, job, least, {}) if place is not None else None
+        there = sums.short_there(place, job, least) if place is not None else None
         if place is not None and there is not None:
             kept = place.kept(there, queue, job.priority)
             return WaitingInQueue(queue, there, least[there], place.room(there) - kept, kept, ahead, place.count)

@@ -1,0 +1,89 @@
+"""What was promised to groups in queue that hold nothing yet keeps nobody of their queue out who matters more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kbatch.api.objects import Condition, PodGroup, PodGroupStatus
+from kbatch.api.reasons import QueueCapabilityExceeded, WaitingInQueue
+from kbatch.engine import Policy
+from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, priority_class, queue, run, stamp, world
+
+ALL = policy(EVERYTHING)
+WITHOUT_PREEMPT = policy(EVERYTHING.replace(", preempt", ""))
+HIGH = priority_class("high", 1000)
+
+
+def in_queue(name: str, cpu: int, **spec: Any) -> PodGroup:
+    """A group in queue whose pods are not made yet."""
+    since = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
+    found = group(name, min_resources={"cpu": str(cpu)}, **spec)
+    return replace(found, status=PodGroupStatus(conditions=since))
+
+
+def urgent(name: str, cpu: int, at: int = 9, **spec: Any) -> list[Any]:
+    """A group of one pod that matters more."""
+    found = group(name, 1, at=at, priority_class_name="high", **spec)
+    return [found, pod(f"{name}-0", str(cpu), of=name, at=at, priority=1000)]
+
+
+def test_who_matters_more_overtakes_a_group_in_queue() -> None:
+    found = run(world(queue(), HIGH, node("n1", "4"), in_queue("weak", 4), urgent("strong", 3)), ALL)
+    assert found.binds == {"strong-0": "n1"}
+    assert found.verdicts["ns/weak"].enqueued
+
+
+def test_what_one_has_overtaken_is_taken() -> None:
+    """Also of the one let in a moment before, whose pod is not there yet."""
+    coming = group("first", at=8, min_resources={"cpu": "3"}, priority_class_name="high")
+    found = run(world(queue(), HIGH, node("n1", "4"), in_queue("weak", 4), coming, urgent("second", 2)), ALL)
+    assert found.verdicts["ns/first"].enqueued
+    assert not found.verdicts["ns/second"].enqueued
+    assert not found.binds
+
+
+@pytest.mark.parametrize("priority", ["", "high"])
+def test_equals_do_not(priority: str) -> None:
+    equal = in_queue("equal", 4, priority_class_name=priority)
+    late = group("late", 1, at=9, priority_class_name=priority)
+    found = run(world(queue(), HIGH, node("n1", "4"), equal, late, pod("late-0", "1", of="late", at=9)), ALL)
+    assert found.verdicts["ns/late"].reason == WaitingInQueue("default", "cpu", 1000, 0, 4000, 0)
+
+
+@pytest.mark.parametrize(("by", "where"), [(WITHOUT_PREEMPT, "default"), (ALL, "other")])
+def test_nor_who_would_not_evict_them(by: Policy, where: str) -> None:
+    """Where preempt is not configured, or the other is of another queue, which has a share of its own."""
+    queues = [queue(), queue("other")]
+    found = run(world(*queues, HIGH, node("n1", "4"), in_queue("weak", 4), urgent("strong", 3, queue=where)), by)
+    assert not found.verdicts["ns/strong"].enqueued
+    assert not found.binds
+
+
+def test_a_group_that_holds_pods_is_not_overtaken() -> None:
+    """The rest of its gang is promised to it: nobody takes that room but by evicting it."""
+    broken = in_queue("broken", 4, disruption="Never")
+    broken = replace(broken, spec=replace(broken.spec, min_member=2))
+    held = pod("broken-0", "1", of="broken", on="n1")
+    found = run(world(queue(), HIGH, node("n1", "4"), broken, held, urgent("strong", 2)), ALL)
+    assert not found.verdicts["ns/strong"].enqueued
+
+
+def test_nor_is_a_capability_kept_by_them() -> None:
+    objects = (queue(capability={"cpu": "4"}), HIGH, node("n1", "8"), in_queue("weak", 4))
+    assert run(world(*objects, urgent("strong", 3)), ALL).binds == {"strong-0": "n1"}
+    told = run(world(*objects, urgent("large", 5)), ALL).verdicts["ns/large"].reason
+    assert told == QueueCapabilityExceeded("default", "cpu", 5000, 0, 0, 4000)
+
+
+def test_nor_a_share() -> None:
+    """Another queue holds all nodes, half of which is to be taken back: by who matters more, for it comes first."""
+    running = [pod(f"x-{at}", queue="q1", on="n1") for at in range(8)]
+    weak = in_queue("weak", 4, queue="q2")
+    found = run(
+        world(queue("q1"), queue("q2"), HIGH, node("n1", "8"), running, weak, urgent("strong", 3, queue="q2")), ALL
+    )
+    assert found.verdicts["ns/strong"].enqueued
+    assert len(found.evicted) == 3
