@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kbatch.api.objects import Condition, PodGroup, PodGroupStatus
+from kbatch.api.objects import Condition, Pod, PodGroup, PodGroupStatus
 from kbatch.api.reasons import QueueCapabilityExceeded, WaitingInQueue
 from kbatch.engine import Policy
+from kbatch.model.events import Delete
 from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, priority_class, queue, run, stamp, world
 
 ALL = policy(EVERYTHING)
@@ -34,6 +35,18 @@ def test_who_matters_more_overtakes_a_group_in_queue() -> None:
     found = run(world(queue(), HIGH, node("n1", "4"), in_queue("weak", 4), urgent("strong", 3)), ALL)
     assert found.binds == {"strong-0": "n1"}
     assert found.verdicts["ns/weak"].enqueued
+
+
+def test_so_does_one_that_waits_already_when_room_comes_free() -> None:
+    """It stands in a row of the backlog then."""
+    busy = pod("busy", "4", on="n1", at=1, priority=1000)
+    model = world(queue(), HIGH, node("n1", "4"), busy, in_queue("weak", 4), urgent("strong", 3))
+    before = run(model, ALL)
+    assert before.outcome is not None
+    assert not before.verdicts["ns/strong"].enqueued
+    model.apply(Delete(Pod, "ns", "busy"))
+    found = run(model, ALL, now=1, memo=before.outcome.memo, state=before.outcome.state)
+    assert found.binds == {"strong-0": "n1"}
 
 
 def test_what_one_has_overtaken_is_taken() -> None:
