@@ -53,6 +53,11 @@ MUTANTS: Final = (
         "what was promised to a group that preempt could evict keeps a stronger one out",
     ),
     Mutant(
+        "confined-without-a-share", f"{_ADMISSION}/rows.py",
+        "if self._sums.reclaims and (confined or np", "if self._sums.reclaims and (np",
+        "who waits for some of the nodes waits behind promises to other queues, though their share is not its own",
+    ),
+    Mutant(
         "equals-are-overtaken", f"{_ADMISSION}/sums.py",
         "if theirs < priority)", "if theirs <= priority)",
         "groups come in queue for room that was promised to one of their own priority before them",

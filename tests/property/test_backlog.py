@@ -9,7 +9,8 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbatch.api.objects import Metadata, PodGroup, Queue, ResourceQuota, ResourceQuotaSpec
+from kbatch.api.names import GROUP_NAME_ANNOTATION
+from kbatch.api.objects import Metadata, Node, Pod, PodGroup, Queue, ResourceQuota, ResourceQuotaSpec
 from kbatch.engine import Policy
 from kbatch.engine.admission import rows as at_once
 from kbatch.engine.admission.rows import Rows, Standings
@@ -52,10 +53,22 @@ def _ahead_twice(those: Backlog, rows: Index) -> list[int]:
     return found
 
 
+def _confine(draw: st.DrawFn, found: World) -> None:
+    """Some nodes get a label, and the pods of some groups go to these alone."""
+    groups = {obj.metadata.name for obj in found.objects if isinstance(obj, PodGroup) and draw(st.booleans())}
+    for obj in found.objects:
+        if isinstance(obj, Node) and draw(st.booleans()):
+            obj.metadata.labels = {**(obj.metadata.labels or {}), "pool": "a"}
+        elif isinstance(obj, Pod) and (obj.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION) in groups:
+            obj.spec.node_selector = {"pool": "a"} if not obj.spec.node_name else None
+
+
 @st.composite
 def limited(draw: st.DrawFn) -> World:
-    """A world with capabilities, quotas and minResources."""
+    """A world with capabilities, quotas, minResources, and groups that may use some of the nodes only."""
     found = draw(worlds())
+    if draw(st.booleans()):
+        _confine(draw, found)
     for obj in found.objects:
         if isinstance(obj, Queue) and draw(st.booleans()):
             obj.spec.capability = {"cpu": str(draw(st.integers(0, 6)))}

@@ -128,9 +128,10 @@ class Rows:
         beyond, past = self._beyond_share(by_queue, least, queue, givings.of(giving))
         yield TURN
         ways = [_Way(all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows)))]
-        if self._sums.reclaims and np.count_nonzero(ways[0].passes) < len(rows):
+        confined = yield from self._any_confined(backlog, rows[ways[0].passes])
+        if self._sums.reclaims and (confined or np.count_nonzero(ways[0].passes) < len(rows)):
             within = ~beyond
-            if np.count_nonzero(within & ~ways[0].passes):
+            if confined or np.count_nonzero(within & ~ways[0].passes):
                 if by_queue.reach is None:
                     by_queue.reach = table([self._sums.within_reach(each, names) for each in by_queue.queues]).T
                 for asked, most, more in zip(least, by_queue.reach, givings.of(giving), strict=False):
@@ -198,10 +199,9 @@ class Rows:
         """By dimension what is left to each of the rows on the nodes that it is confined to, and what would be if other
         queues were promised nothing; `LIMIT` for those that are confined to none. None: all are.
         """
-        yield from self._find_out(backlog, rows[~backlog.fixed[rows]], backlog.place, partial(self._place, backlog), 5)
-        numbers = np.maximum(backlog.place[backlog.shape[rows]], 0).astype(np.int64)
-        if not np.count_nonzero(numbers):
+        if not (yield from self._any_confined(backlog, rows)):
             return None
+        numbers = np.maximum(backlog.place[backlog.shape[rows]], 0).astype(np.int64)
         keys, givings = list(backlog.places), len(backlog.givings)
         pairs, which = np.unique(numbers * givings + backlog.giving[rows], return_inverse=True)
         left: list[list[int]] = []
@@ -219,6 +219,11 @@ class Rows:
         return [
             (all_of_it[which], but_own[which]) for all_of_it, but_own in zip(table(left).T, table(own).T, strict=True)
         ]
+
+    def _any_confined(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, bool]:
+        """Whether the pods of any of these rows may use some of the nodes only."""
+        yield from self._find_out(backlog, rows[~backlog.fixed[rows]], backlog.place, partial(self._place, backlog), 5)
+        return bool(np.count_nonzero(backlog.place[backlog.shape[rows]] > 0))
 
     def _given_to(self, by_queue: QueueTables, names: list[str], queue: Index) -> Sequence[Column]:
         """By dimension what other queues could give up for each of the rows, which are of these queues."""

@@ -89,6 +89,27 @@ def test_what_is_promised_to_those_who_matter_less_keeps_out_nobody_who_could_ev
     assert run(world(*objects), ALL).binds == {"high-0": "n1"}
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_is_promised_to_another_queue_keeps_no_share_of_the_nodes(waits: bool) -> None:
+    """A gang of the other queue waits in queue for a gate. With the room elsewhere there would be enough for both."""
+    in_queue = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
+    gang = replace(group("gang", 2, queue="q1", min_resources={"cpu": "4"}), status=PodGroupStatus(conditions=in_queue))
+    there = {"node_selector": {"pool": "a"}}
+    pods = [pod("gang-0", "2", of="gang", **there)]
+    pods.append(pod("gang-1", "2", of="gang", scheduling_gates=(SchedulingGate(name="x"),), **there))
+    one = [group("one", 1, at=9, queue="q2"), pod("one-0", "2", of="one", at=9, **there)]
+    nodes = [node("n1", "5", labels={"pool": "a"}), node("n2", "8")]
+    busy = pod("busy", "5", on="n1", at=1, scheduler="another") if waits else []
+    model = world(queue("q1"), queue("q2"), nodes, gang, pods, one, busy)
+    found = run(model, ALL)
+    if waits:
+        assert found.outcome is not None
+        assert not found.verdicts["ns/one"].enqueued
+        model.apply(Delete(Pod, "ns", "busy"))
+        found = run(model, ALL, now=1, memo=found.outcome.memo, state=found.outcome.state)
+    assert found.binds == {"one-0": "n1"}
+
+
 def test_of_many_nodes_it_takes_a_part_to_be_confined() -> None:
     """Pods that keep away from one node of thirty each would be as many sets of nodes as there are nodes."""
     nodes = [node(f"n{at:02}", "1") for at in range(29)]
