@@ -94,12 +94,12 @@ def test_what_is_promised_to_another_queue_keeps_no_share_of_the_nodes(waits: bo
     """A gang of the other queue waits in queue for a gate. With the room elsewhere there would be enough for both."""
     in_queue = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
     gang = replace(group("gang", 2, queue="q1", min_resources={"cpu": "4"}), status=PodGroupStatus(conditions=in_queue))
-    there = {"node_selector": {"pool": "a"}}
+    there: dict[str, Any] = {"node_selector": {"pool": "a"}}
     pods = [pod("gang-0", "2", of="gang", **there)]
     pods.append(pod("gang-1", "2", of="gang", scheduling_gates=(SchedulingGate(name="x"),), **there))
     one = [group("one", 1, at=9, queue="q2"), pod("one-0", "2", of="one", at=9, **there)]
     nodes = [node("n1", "5", labels={"pool": "a"}), node("n2", "8")]
-    busy = pod("busy", "5", on="n1", at=1, scheduler="another") if waits else []
+    busy = [pod("busy", "5", on="n1", at=1, scheduler="another")] if waits else []
     model = world(queue("q1"), queue("q2"), nodes, gang, pods, one, busy)
     found = run(model, ALL)
     if waits:
