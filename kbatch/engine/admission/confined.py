@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from kbatch.engine.carryover.backlog import Backlog
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -64,9 +65,10 @@ class Place:
 class Confined:
     """The places of one run of `enqueue`."""
 
-    def __init__(self, session: Session, feasibility: Feasibility) -> None:
+    def __init__(self, session: Session, feasibility: Feasibility, backlog: Backlog) -> None:
         self._session = session
         self._feasibility = feasibility
+        self._backlog = backlog
         self._places: dict[bytes, Place] = {}
         self._of: dict[object, Place | None] = {}
         self._promises: list[tuple[JobState, Mapping[str, int]]] = []
@@ -98,7 +100,8 @@ class Confined:
     def _known(self, job: JobState) -> Place | None:
         mark = self._feasibility.mark(job)
         if mark not in self._of:
-            key = self.mask_of(job)
+            number = self._backlog.place_of(mark)
+            key = self.mask_of(job) if number < 0 else self._backlog.places[number - 1] if number else None
             self._of[mark] = None if key is None else self._made(key)
         return self._of[mark]
 

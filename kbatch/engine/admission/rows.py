@@ -125,7 +125,8 @@ class Rows:
         givings = self._givings_of(backlog, names)
         by_queue = self._tables_for(backlog, names)
         yield TURN
-        beyond, past = self._beyond_share(by_queue, least, queue, givings.of(giving))
+        overtaken = givings.of(giving)
+        beyond, past = self._beyond_share(by_queue, least, queue, overtaken)
         yield TURN
         ways = [_Way(all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows)))]
         confined = yield from self._any_confined(backlog, rows[ways[0].passes])
@@ -134,7 +135,7 @@ class Rows:
             if confined or np.count_nonzero(within & ~ways[0].passes):
                 if by_queue.reach is None:
                     by_queue.reach = table([self._sums.within_reach(each, names) for each in by_queue.queues]).T
-                for asked, most, more in zip(least, by_queue.reach, givings.of(giving), strict=False):
+                for asked, most, more in zip(least, by_queue.reach, overtaken, strict=False):
                     within &= asked <= np.maximum(most[queue] + more, 0)
             given = partial(self._given_to, by_queue, names, queue)
             ways.append(_Way(within, given, own=True))
@@ -202,8 +203,9 @@ class Rows:
         if not (yield from self._any_confined(backlog, rows)):
             return None
         numbers = np.maximum(backlog.place[backlog.shape[rows]], 0).astype(np.int64)
-        keys, givings = list(backlog.places), len(backlog.givings)
-        pairs, which = np.unique(numbers * givings + backlog.giving[rows], return_inverse=True)
+        givings = len(backlog.givings)
+        codes = np.where(numbers > 0, numbers * givings + backlog.giving[rows], 0)
+        pairs, which = np.unique(codes, return_inverse=True)
         left: list[list[int]] = []
         own: list[list[int]] = []
         for number, giving in [divmod(pair, givings) for pair in pairs.tolist()]:
@@ -211,7 +213,7 @@ class Rows:
                 left.append([LIMIT] * len(names))
                 own.append([LIMIT] * len(names))
                 continue
-            place, of = self._sums.confined.place(keys[number - 1]), backlog.givings.thing(giving)
+            place, of = self._sums.confined.place(backlog.places[number - 1]), backlog.givings.thing(giving)
             left.append([clip(place.left(name, of.queue, of.priority)) for name in names])
             own.append([clip(place.left(name, of.queue, of.priority, own=True)) for name in names])
             if self._session.due(2):
@@ -349,7 +351,7 @@ class Rows:
         """The number of the nodes that the group is confined to; 0: to none."""
         yield from ()
         key = self._sums.confined.mask_of(job)
-        return 0 if key is None else backlog.places.setdefault(key, len(backlog.places) + 1)
+        return 0 if key is None else backlog.number_of_place(key)
 
     def _is_hopeless(self, job: JobState) -> Generator[Turn, None, bool]:
         """Whether the emptied nodes could not hold the group by number or sum."""

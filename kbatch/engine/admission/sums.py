@@ -37,7 +37,7 @@ class Sums:
         self.room = session.usable()
         self.promised: Resources = {}
         self.by_queue: dict[str, Resources] = {}
-        self.confined = Confined(session, context.feasibility)
+        self.confined = Confined(session, context.feasibility, context.backlog)
         self.quotas = Quotas(session)
         self.weaker = Weaker(session, context.backlog.levels)
         self.reclaims = session.policy.has("reclaim")
@@ -150,10 +150,12 @@ class Sums:
         """What those in queue were promised, when this was first asked in the cycle, whom a group of this queue and
         priority overtakes: they matter less, and hold nothing yet.
         """
+        promised = self._by_priority.get(queue)
+        if not promised:
+            return _NOTHING
         key = queue, priority
         found = self._overtaken.get(key)
         if found is None:
-            promised = self._by_priority.get(queue, {})
             found = self._overtaken[key] = add(*(each for theirs, each in promised.items() if theirs < priority))
         return found
 

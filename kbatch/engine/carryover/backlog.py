@@ -198,8 +198,8 @@ class Backlog:
         priority: of their groups.
         standing: what was last told of them. triable, strict, stated: as of their entries.
         hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
-        place: by shape the number of the rows of nodes to which it is confined, by `places`; 0 where it is to
-            none, -1 where nobody has asked.
+        place: by shape the number of the rows of nodes to which it is confined; 0 where it is to none, -1 where nobody
+            has asked. places: these rows as bits, in the order of their numbers, which begin with 1.
     """
 
     def __init__(self, changes: Journal[str]) -> None:
@@ -243,7 +243,8 @@ class Backlog:
         self.triable, self.strict, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(4))
         self.hopeless, self.unfit = (np.full(FIRST, -1, np.int8) for _ in range(2))
         self.place = np.full(FIRST, -1, np.int32)
-        self.places: dict[bytes, int] = {}
+        self.places: list[bytes] = []
+        self._number_of_place: dict[bytes, int] = {}
         self._over = np.full(FIRST, -1, np.int8)
         self._marks: dict[str, object] = {}
 
@@ -455,6 +456,19 @@ class Backlog:
         number = self.queues.numbers.get(job.queue)
         return 0 if number is None else self._by_age[number].before((job.created, job.key))
 
+    def number_of_place(self, key: bytes) -> int:
+        """The number of some rows of nodes, given as bits: what `place` holds for groups that are confined to them."""
+        number = self._number_of_place.get(key)
+        if number is None:
+            self.places.append(key)
+            number = self._number_of_place[key] = len(self.places)
+        return number
+
+    def place_of(self, shape: Hashable) -> int:
+        """What `place` says of a shape; -1 where that is not known."""
+        number = self.shapes.numbers.get(shape)
+        return -1 if number is None else int(self.place[number])
+
     def capacity_changed(self, generation: int) -> list[str]:
         """The emptied nodes are other ones than before: nothing is known of who fits them. Returns the keys of the
         groups that have no row any more, as what they ask for depends on that.
@@ -464,6 +478,7 @@ class Backlog:
         self.unfit[:] = -1
         self.place[:] = -1
         self.places.clear()
+        self._number_of_place.clear()
         # Who keeps to domains may stand as before for another reason: too far apart, or too large even if not.
         self.standing[self.strict & np.isin(self.standing, _TRIED)] = Code.UNKNOWN
         entries = [self.entry(row) for row in self.rows.tolist()]
