@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kbatch.api.objects import Condition, Pod, PodGroupStatus, SchedulingGate, Taint, Toleration
+from kbatch.api.objects import Condition, Pod, PodGroup, PodGroupStatus, SchedulingGate, Taint, Toleration
 from kbatch.api.reasons import WaitingInQueue
 from kbatch.model.events import Delete
 from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, priority_class, queue, run, stamp, world
@@ -21,6 +21,12 @@ def cpu_groups(count: int) -> list[Any]:
     """Groups of one pod that stay away from the tainted node."""
     groups = [group(f"c{at}", 1, at=at) for at in range(count)]
     return [*groups, *(pod(f"c{at}-0", "2", of=f"c{at}", at=at) for at in range(count))]
+
+
+def in_queue(found: PodGroup) -> PodGroup:
+    """The group, in queue."""
+    since = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
+    return replace(found, status=PodGroupStatus(conditions=since))
 
 
 def gpu_group(at: int = 50) -> list[Any]:
@@ -80,8 +86,7 @@ def test_a_group_of_pods_for_different_nodes_may_use_the_nodes_of_each() -> None
 
 def test_what_is_promised_to_those_who_matter_less_keeps_out_nobody_who_could_evict_them() -> None:
     """The first is in queue, and one of its pods behind a gate; there is room for one of the two groups."""
-    in_queue = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
-    whole = replace(group("first", 2, min_resources={"cpu": "4"}), status=PodGroupStatus(conditions=in_queue))
+    whole = in_queue(group("first", 2, min_resources={"cpu": "4"}))
     behind = pod("first-1", "2", of="first", scheduling_gates=(SchedulingGate(name="x"),))
     first = [whole, pod("first-0", "2", of="first"), behind]
     high = [priority_class("high", 1000), group("high", 1, at=9, priority_class_name="high")]
@@ -92,8 +97,7 @@ def test_what_is_promised_to_those_who_matter_less_keeps_out_nobody_who_could_ev
 @pytest.mark.parametrize("waits", [False, True])
 def test_what_is_promised_to_another_queue_keeps_no_share_of_the_nodes(waits: bool) -> None:
     """A gang of the other queue waits in queue for a gate. With the room elsewhere there would be enough for both."""
-    in_queue = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
-    gang = replace(group("gang", 2, queue="q1", min_resources={"cpu": "4"}), status=PodGroupStatus(conditions=in_queue))
+    gang = in_queue(group("gang", 2, queue="q1", min_resources={"cpu": "4"}))
     there: dict[str, Any] = {"node_selector": {"pool": "a"}}
     pods = [pod("gang-0", "2", of="gang", **there)]
     pods.append(pod("gang-1", "2", of="gang", scheduling_gates=(SchedulingGate(name="x"),), **there))
