@@ -659,7 +659,15 @@ class Plugin:
         return True
 
     def placed(self, task: Task, row: int) -> Undo:
-        """The open statement put a task there (bound or nominated). The engine calls the undo if it is taken back."""
+        """The open statement put a task there: nominated, where `view.job(task.job).nominated` has it, else bound. The
+        engine calls the undo if it is taken back.
+        """
+        return NO_UNDO
+
+    def delayed(self, task: Task, row: int) -> Undo:
+        """A task of which `placed` was told as bound is nominated to that row instead. If it is taken back, this undo
+        is called before that of `placed`.
+        """
         return NO_UNDO
 
     def removed(self, task: Task, row: int) -> Undo:

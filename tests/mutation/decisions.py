@@ -302,13 +302,19 @@ MUTANTS: Final = (
     ),
     Mutant(
         "hooks-not-undone", f"{_SESSION}/statement.py",
-        "undos = tuple(done)", "undos = ()",
+        "undos = _tell(hooks, task, row)\n            except Exception as error:\n                self._apply(",
+        "_tell(hooks, task, row)\n            except Exception as error:\n                self._apply(",
         "plugins and budgets remember pods that were only tried",
     ),
     Mutant(
         "bind-not-undone-to-wait", f"{_SESSION}/statement.py",
-        "                self._apply(Operation.ALLOCATE, step.task, step.row, step.job, -1)\n", "",
+        "            self._apply(Operation.ALLOCATE, task, row, job, -1)\n", "",
         "a pod of a gang that waits is both bound and nominated in the sums",
+    ),
+    Mutant(
+        "delayed-and-not-told", f"{_SESSION}/statement.py",
+        "self.session.plugins.delayers(task.cls) if step.undos else []", "[]",
+        "pods of a gang that waits are company for whom is bound at once",
     ),
     Mutant(
         "headroom-is-not-asked", f"{_SESSION}/statement.py",

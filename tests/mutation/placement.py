@@ -17,9 +17,26 @@ _WHOLE: Final = "kbatch/engine/session/whole_nodes.py"
 _GROWTH: Final = "kbatch/engine/state/growth.py"
 _SHRINKING: Final = "kbatch/engine/state/shrinking.py"
 _HOURLY: Final = "kbatch/engine/session/hourly.py"
+_COUPLED: Final = "kbatch/engine/plugins/coupled.py"
 _BAD_NODES: Final = "kbatch/model/bad_nodes.py"
 
 MUTANTS: Final = (
+    # --- pods that are nominated --------------------------------------------------------------------------------------
+    Mutant(
+        "spread-leans-on-the-nominated", _COUPLED,
+        "if fewer.total:", "if False:",
+        "a pod is bound whose spread is too uneven until another one's victim has gone",
+    ),
+    Mutant(
+        "the-nominated-are-company", _COUPLED,
+        "if any(each.total for each in fewer):", "if False:",
+        "a pod is bound near one that may never come",
+    ),
+    Mutant(
+        "first-of-its-kind-beside-the-nominated", _COUPLED,
+        "first = self.is_first(fewer)", "first = self.is_first()",
+        "a pod that needs nobody waits for one of its kind whose victim has not gone yet",
+    ),
     # --- the tree of domains ------------------------------------------------------------------------------------------
     Mutant(
         "racks-of-one-name-are-one", _DOMAINS,

@@ -7,148 +7,21 @@ places and removes pods, and takes that back at its end.
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from kbatch.api.node_reasons import PodAffinityUnsatisfied, PodAntiAffinityViolated, TopologySpreadViolated
-from kbatch.api.objects import TopologySpreadConstraint
 from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import finish
 from kbatch.engine.plugin import DomainLimit, View
-from kbatch.engine.plugins.coupling import Carried, CouplingIndex
-from kbatch.engine.plugins.domains import Counter, domains_of
-from kbatch.engine.plugins.occupants import FOREIGN, LEAVING, STANDING, Occupants, occupants_of
-from kbatch.engine.plugins.terms import (
-    Who,
-    hard_constraints,
-    namespace_labels,
-    required_terms,
-    who_alike,
-    who_of,
-    who_of_all,
-)
+from kbatch.engine.plugins.coupled import ANTI, Coupled, Kept, Nominated
+from kbatch.engine.plugins.occupants import Occupants, occupants_of
+from kbatch.engine.plugins.terms import Who, hard_constraints, required_terms, who_alike, who_of, who_of_all
 from kbatch.engine.plugins.waiting import waiting_of
-from kbatch.engine.state.node_resources import Index, Rows
-from kbatch.model.nodes import Column, Ids, Mask, NodeTable
+from kbatch.engine.state.node_resources import Rows
+from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
-
-_ANTI: Final = "required anti-affinity"
-
-
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    """A constraint of topology spread for one class: pods alike by domain, among the nodes that take part.
-
-    `domain` is that of every node with the label, also of such as do not take part; `present` are those that do.
-    """
-
-    counter: Counter
-    domain: Ids
-    present: Index
-    constraint: TopologySpreadConstraint
-    own: int
-
-    def violated(self) -> Mask:
-        """The rows on which one more pod would make the domains too uneven, or that stand in no domain."""
-        counts = self.counter.counts
-        least = 0
-        if len(self.present) and len(self.present) >= (self.constraint.min_domains or 1):
-            least = int(counts[self.present].min())
-        full = counts + (self.own - least) > self.constraint.max_skew
-        full[-1] = True  # the cell of rows in no domain
-        mask: Mask = full[self.domain]
-        return mask
-
-
-@dataclass(slots=True)
-class _Coupled:
-    """What one class demands of pods elsewhere, as counters.
-
-    `near` are the pods that its required affinity means, `own` says that pods of the class are among them. `anti_now`
-    and `leaving_facing` count terminating pods as well (or alone): a pod that binds now must avoid them too.
-    """
-
-    affinity: tuple[Counter, ...] = ()
-    own: bool = False
-    near: Who | None = None
-    anti: tuple[Counter, ...] = ()
-    facing: list[Counter] = field(default_factory=list)
-    anti_now: tuple[Counter, ...] = ()
-    leaving_facing: list[Counter] = field(default_factory=list)
-    spread: tuple[_Spread, ...] = ()
-
-    def is_first(self) -> bool:
-        """Whether the class wants to be with its own kind and would be the first of it."""
-        return self.own and not any(counter.total for counter in self.affinity)
-
-
-class _Kept:
-    """The counters of one kind of session, with what was worked out of them for each class."""
-
-    def __init__(self, view: View, occupants: Occupants) -> None:
-        self._model = view.model
-        self._table: NodeTable = view.nodes
-        # Not a method of this object: the indexes would refer to it, and it would outlive its last use.
-        self.namespace_labels: Final = partial(namespace_labels, self._model)
-        standing, leaving = (FOREIGN, None) if view.emptied else (STANDING, LEAVING)
-        self.standing = CouplingIndex(self._table, occupants, standing, _carried, self.namespace_labels)
-        self.leaving = CouplingIndex(self._table, occupants, leaving, _carried, self.namespace_labels)
-        self._couplings: dict[int, _Coupled] = {}
-
-    def meet_all(self) -> Iterator[None]:
-        """Know whoever stands on nodes."""
-        yield from self.standing.meet_all()
-        yield from self.leaving.meet_all()
-
-    def speaking(self) -> Iterator[None]:
-        """Know the classes of this snapshot that speak of other pods, and no others that do."""
-        for gone in self.standing.speaking(self._model.classes):
-            for number in gone:
-                self._couplings.pop(number, None)
-            yield
-
-    def moved(self, part: int, cls: TaskClass, row: int, amount: int) -> None:
-        """See `Follower`."""
-        self.standing.moved(part, cls, row, amount)
-        self.leaving.moved(part, cls, row, amount)
-
-    def reset(self) -> Iterator[None]:
-        """Take back what a session did, in pieces."""
-        yield from self.standing.reset()
-        yield from self.leaving.reset()
-
-    def coupled(self, cls: TaskClass) -> _Coupled:
-        """What a class demands."""
-        found = self._couplings.get(cls.id)
-        if found is None:
-            found = self._couplings[cls.id] = self._couple(cls)
-        return found
-
-    def _couple(self, cls: TaskClass) -> _Coupled:
-        standing, leaving = self.standing, self.leaving
-        affinity, anti = required_terms(cls.spec)
-        found = _Coupled(facing=standing.facing(cls, _ANTI), leaving_facing=leaving.facing(cls, _ANTI))
-        if affinity:
-            found.near = who_of_all(affinity, cls)
-            found.affinity = tuple(standing.target(term.topology_key, found.near) for term in affinity)
-            found.own = found.near.match(cls, self.namespace_labels)
-        found.anti = tuple(standing.target(term.topology_key, who_of(term, cls)) for term in anti)
-        found.anti_now = (*found.anti, *(leaving.target(term.topology_key, who_of(term, cls)) for term in anti))
-        found.spread = tuple(self._spreads(cls))
-        return found
-
-    def _spreads(self, cls: TaskClass) -> Iterator[_Spread]:
-        constraints = hard_constraints(cls.spec)
-        for at, constraint in enumerate(constraints):
-            ids, _ = self._table.labels(constraint.topology_key)
-            domain, present, domains = domains_of(self._table, cls.spec, constraints, constraint)
-            who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
-            counter = self.standing.target_among(("hard spread", cls.id, at), domain, domains, who)
-            own = int(who.match(cls, self.namespace_labels))
-            yield _Spread(counter, ids, present, constraint, own)
 
 
 class Neighbours:
@@ -161,8 +34,9 @@ class Neighbours:
         self._name: Final = "neighbours", view.emptied
         self._occupants: Occupants | None = None
         self._version = 0
-        self._kept: _Kept | None = None
+        self._kept: Kept | None = None
         self._company: dict[int, int] = {}
+        self._nominated: Nominated | None = None
 
     def prepare(self) -> Iterator[None]:
         """Where any pod may ask, get to know who stands where and who speaks of whom."""
@@ -181,14 +55,14 @@ class Neighbours:
         if self._kept is not None:
             return
         occupants = yield from occupants_of(self._model, self._table)
-        kept = occupants.take(self._name, _Kept)
+        kept = occupants.take(self._name, Kept)
         if kept is None:
-            kept = _Kept(self._view, occupants)
+            kept = Kept(self._view, occupants)
             yield from kept.meet_all()
         yield from kept.speaking()
         self._kept, self._occupants, self._version = kept, occupants, occupants.version
 
-    def _counters(self) -> _Kept:
+    def _counters(self) -> Kept:
         if self._kept is None:
             finish(self._taking())
         if self._kept is None:
@@ -198,7 +72,7 @@ class Neighbours:
     def concern(self, cls: TaskClass) -> bool:
         """Whether the class looks at other pods, or others look at it."""
         demands = any(required_terms(cls.spec)) or bool(hard_constraints(cls.spec))
-        return demands or bool((self._kept or self._counters()).standing.facing(cls, _ANTI))
+        return demands or bool((self._kept or self._counters()).standing.facing(cls, ANTI))
 
     def together(self, cls: TaskClass) -> bool:
         """Whether pods of the class satisfy their own required affinity."""
@@ -265,10 +139,10 @@ class Neighbours:
         carried = {(term.topology_key, who_of(term, cls)) for cls in classes for term in required_terms(cls.spec)[1]}
         found: list[Hashable] = []
         for cls in classes:
-            facing = kept.standing.facing(cls, _ANTI)
+            facing = kept.standing.facing(cls, ANTI)
             if len(facing) != sum(1 for _, who in carried if who.match(cls, kept.namespace_labels)):
                 return tuple(each.id for each in classes)
-            coupled = kept.coupled(cls) if self.concern(cls) else _Coupled()
+            coupled = kept.coupled(cls) if self.concern(cls) else Coupled()
             counters = (*coupled.affinity, *coupled.anti_now, *facing, *(each.counter for each in coupled.spread))
             if any(counter.total for counter in counters):
                 return tuple(each.id for each in classes)
@@ -313,17 +187,23 @@ class Neighbours:
             later: it will bind once terminating pods are gone.
         """
         coupled = self._coupled(cls)
+        nominated = None if later else self._nominated
         for spread in coupled.spread:
             yield spread.violated(), TopologySpreadViolated
+        if nominated is not None:
+            for mask in nominated.uneven(cls, coupled):
+                yield mask, TopologySpreadViolated
         against = (*coupled.anti, *coupled.facing)
         if not later:
             against = (*coupled.anti_now, *coupled.facing, *coupled.leaving_facing)
         for counter in against:
             if counter.total:
                 yield counter.everywhere() > 0, PodAntiAffinityViolated
-        first = coupled.is_first()  # of a group that wants to be with its own kind: it may stand in any domain
-        for counter in coupled.affinity:
-            yield counter.domain < 0 if first else counter.everywhere() <= 0, PodAffinityUnsatisfied
+        for mask in coupled.strangers():
+            yield mask, PodAffinityUnsatisfied
+        if nominated is not None:
+            for mask in nominated.strangers(cls, coupled):
+                yield mask, PodAffinityUnsatisfied
 
     def roomiest(self, cls: TaskClass, rows: Rows, allowed: Mask) -> Mask | None:
         """For the first of pods that must stay together: those of `rows` in the domains that take most of them.
@@ -355,11 +235,15 @@ class Neighbours:
         if stays:
             kept.leaving.add(cls, row, -sign)
 
-    def _coupled(self, cls: TaskClass) -> _Coupled:
+    def wait(self, cls: TaskClass, row: int, sign: int) -> None:
+        """One more or one less of those on a row only waits for it."""
+        if self._nominated is None:
+            kept = self._kept or self._counters()
+            occupants = self._occupants
+            if occupants is None:
+                raise LookupError("counters were not taken")
+            self._nominated = Nominated(self._table, occupants, kept.namespace_labels)
+        self._nominated.add(cls, row, sign)
+
+    def _coupled(self, cls: TaskClass) -> Coupled:
         return (self._kept or self._counters()).coupled(cls)
-
-
-def _carried(cls: TaskClass) -> Iterator[Carried]:
-    """What pods of a class forbid others: their required anti-affinity holds for whoever comes after them too."""
-    for term in required_terms(cls.spec)[1]:
-        yield Carried(_ANTI, term.topology_key, who_of(term, cls))

@@ -236,22 +236,39 @@ class Predicates(Plugin):
 
     def placed(self, task: Task, row: int) -> Undo:
         """Count the pod where it will stand."""
-        cls = task.cls
-        self._move(cls, row, 1, stays=False)
-        return lambda: self._move(cls, row, -1, stays=False)
+        cls, waits = task.cls, self._waits(task)
+        self._move(cls, row, 1, stays=False, waits=waits)
+        return lambda: self._move(cls, row, -1, stays=False, waits=waits)
+
+    def delayed(self, task: Task, row: int) -> Undo:
+        """Who binds now must do without the pod."""
+        neighbours, cls = self._neighbours, task.cls
+        if neighbours is None:
+            return NO_UNDO
+        neighbours.wait(cls, row, 1)
+        return lambda: neighbours.wait(cls, row, -1)
 
     def removed(self, task: Task, row: int) -> Undo:
         """Count the pod no longer; one that stood on a node is leaving it from now on."""
         cls, stays = task.cls, bool(task.node)
         if not self.follows(cls):
             return NO_UNDO
-        self._move(cls, row, -1, stays=stays)
-        return lambda: self._move(cls, row, 1, stays=stays)
+        waits = self._waits(task)
+        self._move(cls, row, -1, stays=stays, waits=waits)
+        return lambda: self._move(cls, row, 1, stays=stays, waits=waits)
 
-    def _move(self, cls: TaskClass, row: int, sign: int, *, stays: bool) -> None:
-        """One more or one less of a class on a row; `stays`: it begins (or ceases) to terminate there."""
+    def _waits(self, task: Task) -> bool:
+        """Whether a pod that is placed or removed is (or was) only nominated there."""
+        return not task.node and task.key not in self.view.job(task.job).placed
+
+    def _move(self, cls: TaskClass, row: int, sign: int, *, stays: bool, waits: bool) -> None:
+        """One more or one less of a class on a row; `stays`: it begins (or ceases) to terminate there; `waits`: it is
+        only nominated.
+        """
         if self._neighbours is not None:
             self._neighbours.move(cls, row, sign, stays=stays)
+            if waits:
+                self._neighbours.wait(cls, row, sign)
         self._occupancy.move(cls, row, sign, stays=stays)
 
     # --- what the node alone decides ----------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ class Plugins:
         task_keys: what orders the tasks of a job; the first counts most.
         predicates, scores: those that have a say in which nodes a pod may use, and prefers. gathering: those that keep
             pods together.
-        following, removed_hooks: what is told of a pod that is placed, or goes; who follows says of which classes.
+        following, delaying, removed_hooks: what is told of a pod that is placed, that is nominated instead of bound,
+            and that goes; who follows says of which classes.
     """
 
     def __init__(self, policy: Policy, view: View, restoring: Callable[[], bool], committed: Sequence[str]) -> None:
@@ -92,6 +93,7 @@ class Plugins:
         self.following: list[tuple[Callable[[TaskClass], bool], Callable[[Task, int], Undo]]] = [
             (plugin.follows, plugin.placed) for plugin in those("placed")
         ]
+        self.delaying = [(plugin.follows, plugin.delayed) for plugin in those("delayed")]
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
         self.voting = Voting(policy, self._plugins)
 
@@ -306,3 +308,7 @@ class Plugins:
     def followers(self, cls: TaskClass) -> list[Callable[[Task, int], Undo]]:
         """What is to be told when a task of the class is placed: `placed` of the plugins that follow the class."""
         return [placed for follows, placed in self.following if follows(cls)]
+
+    def delayers(self, cls: TaskClass) -> list[Callable[[Task, int], Undo]]:
+        """What is to be told when a task of the class that was placed to be bound is nominated instead."""
+        return [delayed for follows, delayed in self.delaying if follows(cls)]

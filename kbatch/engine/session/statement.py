@@ -204,12 +204,25 @@ class Statement:
         self.rollback()
 
     def pipeline_all(self) -> None:
-        """Turn every bind into a nomination: a gang that must wait for some of its room waits as a whole."""
+        """Turn every bind into a nomination: a gang that must wait for some of its room waits as a whole.
+
+        Raises:
+            CulpritError: a plugin raised. Some are binds still.
+        """
         for at, step in enumerate(self._steps):
-            if step.operation is Operation.ALLOCATE:
-                self._apply(Operation.ALLOCATE, step.task, step.row, step.job, -1)
-                self._apply(Operation.PIPELINE, step.task, step.row, step.job, 1)
-                self._steps[at] = step._replace(operation=Operation.PIPELINE)
+            if step.operation is not Operation.ALLOCATE:
+                continue
+            _, task, row, job, *_ = step
+            self._apply(Operation.ALLOCATE, task, row, job, -1)
+            self._apply(Operation.PIPELINE, task, row, job, 1)
+            step = self._steps[at] = step._replace(operation=Operation.PIPELINE)
+            hooks = self.session.plugins.delayers(task.cls) if step.undos else []
+            if hooks:
+                try:
+                    undos = _tell(hooks, task, row)
+                except Exception as error:
+                    raise CulpritError(job) from error
+                self._steps[at] = step._replace(undos=(*step.undos, *undos))
 
     def recorded(self) -> list[tuple[Operation, Task, int, JobState, str]]:
         """The steps so far, for `replay`."""
@@ -290,17 +303,11 @@ class Statement:
         self._apply(operation, task, row, job, 1)
         undos: tuple[Callable[[], None], ...] = ()
         if hooks:
-            done: list[Callable[[], None]] = []
             try:
-                for hook in hooks:
-                    done.append(hook(task, row))  # noqa: PERF401 -- those before an error must be known
+                undos = _tell(hooks, task, row)
             except Exception as error:
-                try:
-                    _undo(done)
-                finally:
-                    self._apply(operation, task, row, job, -1)
+                self._apply(operation, task, row, job, -1)
                 raise CulpritError(job) from error
-            undos = tuple(done)
         self._note(operation, task, row, job, action, undos)
 
     def _allocate_all(self, tasks: Sequence[Task], rows: Sequence[int]) -> None:
@@ -368,6 +375,20 @@ class Statement:
 
 
 _number = attrgetter("number")
+
+
+def _tell(
+    hooks: Sequence[Callable[[Task, int], Callable[[], None]]], task: Task, row: int
+) -> tuple[Callable[[], None], ...]:
+    """What takes back what the hooks did when they were told of a task on a row. One that raises leaves nothing."""
+    done: list[Callable[[], None]] = []
+    try:
+        for hook in hooks:
+            done.append(hook(task, row))  # noqa: PERF401 -- those before an error must be known
+    except BaseException:
+        _undo(done)
+        raise
+    return tuple(done)
 
 
 def _undo(undos: Sequence[Callable[[], None]]) -> None:
