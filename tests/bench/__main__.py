@@ -1,14 +1,15 @@
 """The benchmarks: `make bench`.
 
-    python -m tests.bench [--quick] [engine] [waiting] [shares] [topology] [scale] [churn] [simulate] [traces] [stub]
-                          [live] [crowded] [installed] [gang]
+    python -m tests.bench [--quick] [engine] [waiting] [shares] [topology] [scale] [churn] [simulate] [traces]
+                          [stream] [full] [wasted] [stub] [live] [crowded] [installed] [gang]
 
 Without names all run: the engine alone; the engine where much waits and little changes; the division into shares;
 groups that stand close together; what a large cluster costs the scheduler before it decides anything; what is kept of
-pods that are gone; the simulator on thousands of jobs; traces of a hundred thousand; binds on a server that costs
-nothing; binds on a real API server, against a bare loop and other schedulers; small groups of the product as installed,
-where much waits; the product as installed, against a bare loop; a large gang in a busy cluster (docs/benchmarks.md has
-the method).
+pods that are gone; the simulator on thousands of jobs; traces of a hundred thousand; a stream of jobs of one pod; a day
+of more work than there is room for; evictions that nobody had anything of; binds on a server that costs nothing; binds
+on a real API server, against a bare loop and other schedulers; small groups of the product as installed, where much
+waits; the product as installed, against a bare loop; a large gang in a busy cluster (docs/benchmarks.md has the
+method).
 
 Every row of the engine, and of what waits, runs in a process of its own: its memory is its own. Figures are kept as
 JSON lines in `docs/benchmarks`, those of the engine with a table of them against their limits and a picture of how the
@@ -24,12 +25,19 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tests.bench.engine import ROWS
 from tests.bench.topology import ROWS as CLOSE
+
+
+class Part(Protocol):
+    """Runs one part, and gives the names of what was missed or failed. `quick`: smaller, and nothing is kept."""
+
+    def __call__(self, *, quick: bool) -> list[str]: ...
+
 
 KEPT = Path(__file__).parents[2] / "docs" / "benchmarks"
 ROW_SECONDS = 600.0
@@ -165,15 +173,6 @@ def waiting(*, quick: bool) -> list[str]:
     return rows("waiting", WAITING[:2] if quick else (*WAITING, AFFINE), quick=quick)
 
 
-def shares(*, quick: bool) -> list[str]:
-    """The division of what there is between queues."""
-    command = [sys.executable, "-m", "tests.bench.shares"]
-    if not quick:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        command += ["--json", str(KEPT / "shares.jsonl")]
-    return ["shares"] if subprocess.run(command, check=False).returncode else []
-
-
 def topology(*, quick: bool) -> list[str]:
     """What it costs to place groups close together: each row in a process of its own."""
     figures: list[dict[str, Any]] = []
@@ -190,64 +189,19 @@ def topology(*, quick: bool) -> list[str]:
     return missed
 
 
-def scale(*, quick: bool) -> list[str]:
-    """What a large cluster costs before anything is decided."""
-    command = [sys.executable, "-m", "tests.bench.scale"]
-    if not quick:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        command += ["--json", str(KEPT / "scale.jsonl")]
-    return ["scale"] if subprocess.run(command, check=False).returncode else []
+def as_one(module: str, *, full: Sequence[str] = (), quick: Sequence[str] = (), keeps: bool = True) -> Part:
+    """A benchmark that runs all its rows by itself, with these arguments; `keeps`: its figures are told to be kept."""
+    name = module.rpartition(".")[2]
 
+    def part(*, quick: bool) -> list[str]:
+        command = [sys.executable, "-m", f"tests.bench.{module}", *(few if quick else full)]
+        if keeps and not quick:
+            KEPT.mkdir(parents=True, exist_ok=True)
+            command += ["--json", str(KEPT / f"{name}.jsonl")]
+        return [name] if subprocess.run(command, check=False).returncode else []
 
-def churn(*, quick: bool) -> list[str]:
-    """What is kept of what is gone."""
-    command = [sys.executable, "-m", "tests.bench.churn"]
-    if quick:
-        command += ["--pods", "40000"]
-    else:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        command += ["--json", str(KEPT / "churn.jsonl")]
-    return ["churn"] if subprocess.run(command, check=False).returncode else []
-
-
-def simulate(*, quick: bool) -> list[str]:
-    """The simulator on thousands of jobs."""
-    command = [sys.executable, "-m", "tests.bench.simulate"]
-    if quick:
-        command += ["200"]
-    else:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        command += ["--json", str(KEPT / "simulate.jsonl")]
-    return ["simulate"] if subprocess.run(command, check=False).returncode else []
-
-
-def traces(*, quick: bool) -> list[str]:
-    """Traces of jobs."""
-    command = [sys.executable, "-m", "tests.bench.traces"]
-    if quick:
-        command += ["--jobs", "5000", "easy", "conservative"]
-    else:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        command += ["--json", str(KEPT / "traces.jsonl")]
-    return ["traces"] if subprocess.run(command, check=False).returncode else []
-
-
-def stub(*, quick: bool) -> list[str]:
-    """Binds on a stub of an API server."""
-    command = [sys.executable, "-m", "tests.bench.stub"]
-    if quick:
-        command += ["kbatch stream", "--nodes", "500", "--rate", "200"]
-    else:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        command += ["--json", str(KEPT / "stub.jsonl")]
-    return ["stub"] if subprocess.run(command, check=False).returncode else []
-
-
-def live(*, quick: bool) -> list[str]:
-    """Binds on a real API server."""
-    command = [sys.executable, "-m", "tests.bench.live"]
-    command += ["--pods", "1000", "--nodes", "200", "--standing", "0"] if quick else ["--keep"]
-    return ["live"] if subprocess.run(command, check=False).returncode else []
+    few = quick
+    return part
 
 
 def crowded(*, quick: bool) -> list[str]:
@@ -255,31 +209,24 @@ def crowded(*, quick: bool) -> list[str]:
     return rows("crowded", [("--groups", "100", "--seconds", "20")] if quick else CROWDED, quick=quick)
 
 
-def installed(*, quick: bool) -> list[str]:
-    """The product as its chart installs it."""
-    command = [sys.executable, "-m", "tests.bench.live.installed"]
-    if quick:
-        command += ["--pods", "500", "--nodes", "100", "--rounds", "1"]
-    else:
-        command += ["--json", str(KEPT / "installed.jsonl")]
-    return ["installed"] if subprocess.run(command, check=False).returncode else []
-
-
-def gang(*, quick: bool) -> list[str]:
-    """A gang of 128 in a busy cluster."""
-    command = [sys.executable, "-m", "tests.bench.live.gang"]
-    if quick:
-        command += ["--nodes", "100", "--standing", "1000", "--pods", "500", "--gangs", "5"]
-    else:
-        command += ["--json", str(KEPT / "gang.jsonl")]
-    return ["gang"] if subprocess.run(command, check=False).returncode else []
-
-
-PARTS: Final = {
-    "engine": engine, "waiting": waiting, "shares": shares, "topology": topology, "scale": scale, "churn": churn,
-    "simulate": simulate, "traces": traces, "stub": stub, "live": live, "crowded": crowded,
-    "installed": installed, "gang": gang,
-}  # fmt: skip
+PARTS: Final[Mapping[str, Part]] = {
+    "engine": engine,
+    "waiting": waiting,
+    "shares": as_one("shares"),
+    "topology": topology,
+    "scale": as_one("scale"),
+    "churn": as_one("churn", quick=["--pods", "40000"]),
+    "simulate": as_one("simulate", quick=["200"]),
+    "traces": as_one("traces", quick=["--jobs", "5000", "easy", "conservative"]),
+    "stream": as_one("stream", quick=["--seconds", "3"]),
+    "full": as_one("full", quick=["--ways", "default, EASY"]),
+    "wasted": as_one("wasted", full=["--evictions", "5000"], quick=["--evictions", "500", "--ways", "default"]),
+    "stub": as_one("stub", quick=["kbatch stream", "--nodes", "500", "--rate", "200"]),
+    "live": as_one("live", full=["--keep"], quick=["--pods", "1000", "--nodes", "200", "--standing", "0"], keeps=False),
+    "crowded": crowded,
+    "installed": as_one("live.installed", quick=["--pods", "500", "--nodes", "100", "--rounds", "1"]),
+    "gang": as_one("live.gang", quick=["--nodes", "100", "--standing", "1000", "--pods", "500", "--gangs", "5"]),
+}
 
 
 def main(arguments: list[str]) -> int:
