@@ -63,6 +63,8 @@ _STAGES: Final[tuple[tuple[str, tuple[Stage, ...]], ...]] = (
     ("kbatch/engine/carryover/awake.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/carryover/backlog.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/actions/enqueue.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/actions/in_queue.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/actions/comers.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/model/domains.py", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/plugins/topology/", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/placement/together.py", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),

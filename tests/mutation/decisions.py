@@ -32,8 +32,8 @@ MUTANTS: Final = (
         "nobody wakes to send a group back that is in queue for too long",
     ),
     Mutant(
-        "promised-nothing-at-rest", f"{_ACTIONS}/enqueue.py",
-        "            self.sums.promise(job, rest.kept)\n", "",
+        "promised-nothing-at-rest", f"{_ACTIONS}/in_queue.py",
+        "            self._sums.promise(job, rest.kept)\n", "",
         "what a group in queue was promised is promised to the next one, too",
     ),
     Mutant(
@@ -136,18 +136,18 @@ MUTANTS: Final = (
         "groups are let in to more than the cap of their queue",
     ),
     Mutant(
-        "many-come-by-age", f"{_ACTIONS}/enqueue.py",
-        "        self._spare -= 1\n        return True", "        return True",
+        "many-come-by-age", f"{_ACTIONS}/in_queue.py",
+        "        self.spare -= 1\n        return True", "        return True",
         "all aged groups come in queue at once, and none gets its room",
     ),
     Mutant(
-        "last-come-first-served", f"{_ACTIONS}/enqueue.py",
+        "last-come-first-served", f"{_ACTIONS}/comers.py",
         "line.fresh.sort(key=self._order, reverse=True)", "line.fresh.sort(key=self._order)",
         "the youngest group of a queue is let in first",
     ),
     Mutant(
-        "quota-promised-twice", f"{_ACTIONS}/enqueue.py",
-        "self.sums.quotas.promise(self.sums.quotas.asked_of(job.job))", "self.sums.quotas.asked_of(job.job)",
+        "quota-promised-twice", f"{_ACTIONS}/in_queue.py",
+        "self._sums.quotas.promise(self._sums.quotas.asked_of(job.job))", "self._sums.quotas.asked_of(job.job)",
         "two groups are let in to the same quota",
     ),
     Mutant(

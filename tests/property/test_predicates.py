@@ -159,13 +159,12 @@ def test_the_same_as_one_by_one(cluster: tuple[list[Node], list[Pod]], data: st.
         task = model.tasks[key]
         if key not in standing:
             row = data.draw(st.integers(0, len(machines) - 1), label="row")
-            placed = session.job(task.job).placed
-            if data.draw(st.booleans(), label="bound"):
-                placed[key] = task, row
-                bound.add(key)
-            else:
-                placed.pop(key, None)
-                bound.discard(key)
+            job, binds = session.job(task.job), data.draw(st.booleans(), label="bound")
+            for at, there in ((job.placed, binds), (job.nominated, not binds)):
+                at.pop(key, None)
+                if there:
+                    at[key] = task, row
+            (bound.add if binds else bound.discard)(key)
             undo = plugin.placed(task, row)
             after = {**standing, key: (task.pod, session.nodes.names[row], False)}
         elif not task.node:

@@ -24,50 +24,35 @@ would let in are looked at, one by one.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
 from typing import Any, Final
 
 import numpy as np
 
-from kbatch.api import conditions
-from kbatch.api.objects import timestamp_us
-from kbatch.api.reasons import NotEnoughTasks, QuotaExceeded, Reason
+from kbatch.api.reasons import QuotaExceeded, Reason
 from kbatch.engine.actions.base import Action
+from kbatch.engine.actions.comers import Comer, Line, Lines
+from kbatch.engine.actions.entries import entry_of, is_plain
+from kbatch.engine.actions.in_queue import InQueue
 from kbatch.engine.admission.demand import Needs, needs
 from kbatch.engine.admission.rows import Rows, Standings
 from kbatch.engine.admission.sums import Sums
 from kbatch.engine.carryover.backlog import Entry, Index
-from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.carryover.standing import Code, Standing
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
-from kbatch.engine.diagnosis.backlog import TRIED, excess_of, plain_reason, reason_of, reasons_of_waiting
-from kbatch.engine.diagnosis.verdicts import gates_of
-from kbatch.engine.preemption.prospective import foreseen
-from kbatch.engine.reservation.ageing import limited, waits_for_room
-from kbatch.engine.reservation.clocks import enqueued_since, ousted
+from kbatch.engine.diagnosis.backlog import TRIED, plain_reason, reason_of, reasons_of_waiting
+from kbatch.engine.reservation.ageing import limited
+from kbatch.engine.reservation.clocks import ousted
 from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.state.jobs import JobState
-from kbatch.model.jobs import Job
 from kbatch.model.nodes import Mask
 from kbatch.resources import Resources
-from kbatch.times import SECOND
-
-QUOTA_GRACE: Final = 5 * SECOND
-"""A group in queue whose quota others have used up is sent back when it made no pod for so long."""
-
-PODS_GRACE: Final = 30 * SECOND
-"""A group that came in queue by its age has its pods made meanwhile; after that somebody else may come in so."""
 
 _AT_ONCE: Final = 200
 """Of so many groups why they wait is worked out at once: a millisecond."""
-
-_CANDIDATES: Final = 100
-"""Where starts are planned, so many groups wait in queue for their turn without keeping others out, at the least."""
 
 _WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
 """What a group overcomes by its age."""
@@ -99,42 +84,6 @@ def _overcome(standings: Standings) -> Mask:
     return found
 
 
-@dataclass(slots=True)
-class _Comer:
-    """A group that may come in.
-
-    Attributes:
-        job: the group. entry: what it asks for, where that is known. fresh: its state, if it has no row.
-        again: it was in queue and ran, and stays there if there is room for it.
-    """
-
-    job: Job
-    entry: Entry | None = None
-    fresh: JobState | None = None
-    again: bool = False
-
-
-@dataclass(slots=True)
-class _Line:
-    """The groups of one queue that may come in.
-
-    Attributes:
-        fresh: those that have no row, the next one last.
-        rows: of the others, in order. There may be very many, of whom only a few ever get their turn. kinds: of each
-            of these the number of its kind.
-        taken: so many of these have had it.
-        ahead: so many were refused of those that had no row.
-        peeked: the next one of all, if it was looked at already.
-    """
-
-    fresh: list[_Comer] = field(default_factory=list)
-    rows: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-    kinds: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-    taken: int = 0
-    ahead: int = 0
-    peeked: _Comer | None = None
-
-
 class _Admission:
     """One run of the action."""
 
@@ -144,13 +93,9 @@ class _Admission:
         self.backlog = context.backlog
         self.sums = Sums(context)
         self._rows = Rows(context, self.sums)
-        self._ranks = self.sums.preempts or self.session.plugins.by_priority
-        planned = context.planned
-        self._plans = planned is not None
-        self._spare = planned.depth if planned is not None else 1
-        """So many more groups may come in for which there is no room."""
-        self._turns = max(_CANDIDATES, self._spare) if self._plans else 0
-        """So many more groups in queue wait for their turn and are promised no room."""
+        self._in_queue = InQueue(context, self.sums)
+        ranks = self.sums.preempts or self.session.plugins.by_priority
+        self._lines = Lines(context.session, context.backlog, ranks=ranks)
         self._any_by_age = True
         """Not all of these are groups in queue: those stay it while nothing changes, and nobody grows old enough."""
         self._joined: list[JobState] = []
@@ -167,11 +112,11 @@ class _Admission:
         fresh = yield from self._sort_out()
         if self.session.plugins.looks_ahead:
             fresh = yield from self._give_rows(fresh)
-        self._any_by_age = self._spare > 0
+        self._any_by_age = self._in_queue.spare > 0
         rows, standings = yield from self._standings(backlog.rows)
         comers = self._comers(rows, standings)
         yield TURN
-        lines = yield from self._lines(fresh, comers)
+        lines = yield from self._lines.of(fresh, comers)
         yield from self._let_in_all(lines)
         if self._joined or (self._moved and (len(rows) or self._refused)):
             yield from self._make_rows()
@@ -187,51 +132,46 @@ class _Admission:
             staying = [job for job in self.session.live() if job.key not in gone]
             self.session.stay({job.key: job for job in (*staying, *self._joined)}.values())
 
-    @property
-    def _ageing(self) -> int:
-        """For how long a group waits, in microseconds, before it may come in although there is no room for it."""
-        return 0 if self._plans else self.session.policy.ageing
-
     # --- who is asked -------------------------------------------------------------------------------------------------
 
-    def _sort_out(self) -> Generator[Turn, None, list[_Comer]]:
+    def _sort_out(self) -> Generator[Turn, None, list[Comer]]:
         """Go on promising room to those in queue; returns who waits and has no row."""
         session = self.session
-        fresh: list[_Comer] = []
+        fresh: list[Comer] = []
         for job in session.live():
             if session.due(2):
                 yield TURN
-            if job.rest is not None and self._goes_on_resting(job):
+            if job.rest is not None and self._in_queue.rests(job):
                 continue
             if job.key in session.failed or job.job.over:
                 continue
             if job.possible and attempt(session, job, partial(ousted, session, job), False):
                 job.in_queue = False
-                fresh.append(_Comer(job.job, fresh=job, again=True))
+                fresh.append(Comer(job.job, fresh=job, again=True))
             elif job.in_queue:
                 if job.possible and job.missing() and not job.job.shadow:
-                    attempt(session, job, partial(self._keep, job), None)
+                    attempt(session, job, partial(self._in_queue.keep, job), None)
             elif job.possible:
-                fresh.append(_Comer(job.job, fresh=job))
-            elif self._plain(job):
+                fresh.append(Comer(job.job, fresh=job))
+            elif is_plain(session, job):
                 entry = attempt(session, job, partial(self._entry, job, None, plain=True), None)
                 if entry is not None:
                     self._refused.append((entry, Standing.FIXED))
         return fresh
 
-    def _give_rows(self, fresh: list[_Comer]) -> Generator[Turn, None, list[_Comer]]:
+    def _give_rows(self, fresh: list[Comer]) -> Generator[Turn, None, list[Comer]]:
         """Give rows to those that may have one; returns the others.
 
         Where the next of a line decides on its queue's turn, that is to be the same whether or not a row is remembered:
         who has one and does not fit is in no line.
         """
         session = self.session
-        rest: list[_Comer] = []
+        rest: list[Comer] = []
         for comer in fresh:
             if session.due(2):
                 yield TURN
             job = comer.fresh
-            if job is None or comer.again or not self._plain(job):
+            if job is None or comer.again or not is_plain(session, job):
                 rest.append(comer)
                 continue
             entry = attempt(session, job, partial(self._plain_entry, job), None)
@@ -243,6 +183,9 @@ class _Admission:
     def _plain_entry(self, job: JobState) -> Entry:
         return self._entry(job, needs(self.session, job), plain=True)
 
+    def _entry(self, job: JobState, wanted: Needs | None, *, plain: bool) -> Entry:
+        return entry_of(self.context, job, wanted, plain=plain, ageing=self._in_queue.ageing)
+
     def _make_rows(self) -> Generator[Turn, None, Index]:
         """Give those rows that were refused and had none; the rows."""
         made: list[int] = []
@@ -251,52 +194,6 @@ class _Admission:
             if self.session.due():
                 yield TURN
         return np.array(made, np.intp)
-
-    def _plain(self, job: JobState) -> bool:
-        """Whether a row says all that matters of the group until it changes."""
-        model = job.job
-        return (
-            self.session.plugins.by_job and model.group is not None and not job.bound and not model.nominees
-            and not model.terminating and not model.is_true(conditions.ENQUEUED)
-        )  # fmt: skip
-
-    def _entry(self, job: JobState, wanted: Needs | None, *, plain: bool) -> Entry:
-        """What the group asks for while it waits; `plain`: as `_plain` says."""
-        session, model = self.session, job.job
-        fixed: Reason | None = None
-        gated = gates_of(job)
-        invalid = session.plugins.valid(job) if job.possible else None
-        if not job.possible:
-            fixed = session.reasons[job.key][0]
-        elif wanted is None:
-            fixed = invalid or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
-        elif plain:
-            fixed = session.plugins.enqueueable(job)
-        demand = session.model.demand(model)
-        wanted = wanted or Needs({}, {})
-        lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
-        sure = tuple(sorted(model.outstanding)) if not job.attempts and foreseen(session, job) else ()
-        since = enqueued_since(session, job) if job.backing_off else None
-        back = since + session.policy.backoff(job.attempts) if since is not None else 0
-        return Entry(
-            job=model,
-            least=wanted.least,
-            kept=wanted.kept,
-            fixed=fixed,
-            gated=gated,
-            giving=Giving(model.queue, model.priority, lifetime is None, sure),
-            asks=job.asks or tuple(sorted(name for name, amount in wanted.kept.items() if amount)),
-            shape=self.context.feasibility.mark(job),
-            triable=not demand.short and bool(demand.uncreated or invalid is None),
-            tried=invalid is None,
-            strict=job.strict,
-            choosing=not model.min_resources and len({task.cls.id for task in job.waiting}) > 1,
-            stated=bool(model.min_resources),
-            attempts=job.attempts,
-            limit=session.plugins.limit_of(job, wanted.kept),
-            due=model.created + self._ageing,
-            back=back,
-        )
 
     def _standings(self, rows: Index) -> Generator[Turn, None, tuple[Index, Standings]]:
         """The rows without those of groups that are left out, and their standings."""
@@ -327,7 +224,7 @@ class _Admission:
         backlog, session = self.backlog, self.session
         chosen = standings == Code.PASSES
         aged = np.zeros(0, np.bool_)
-        if self._spare > 0:
+        if self._in_queue.spare > 0:
             aged = _overcome(standings) & (backlog.due[rows] <= session.now) & (backlog.back[rows] <= session.now)
         if aged.any():
             asks = backlog.ask[rows]
@@ -365,60 +262,9 @@ class _Admission:
         job.asks = job.asks or entry.asks
         return attempt(session, job, partial(limited, session, self.context.feasibility, job, ()), None)
 
-    def _order(self, comer: _Comer) -> tuple[int, int, str]:
-        """First come, first served, of equal priority where that counts."""
-        job = comer.job
-        return -job.priority if self._ranks else 0, job.created, job.key
-
-    def _lines(self, fresh: list[_Comer], rows: Index) -> Generator[Turn, None, dict[str, _Line]]:
-        """By queue who may come in."""
-        backlog = self.backlog
-        lines: dict[str, _Line] = defaultdict(_Line)
-        for comer in fresh:
-            lines[comer.job.queue].fresh.append(comer)
-        for line in lines.values():
-            if self.session.due(len(line.fresh)):
-                yield TURN
-            line.fresh.sort(key=self._order, reverse=True)
-        if not len(rows):
-            return lines
-        chosen = np.zeros(backlog.size, np.bool_)
-        chosen[rows] = True
-        for number in np.unique(backlog.queue[rows]).tolist():
-            by_age = backlog.by_age(number)
-            by_age = by_age[chosen[by_age]]
-            if self._ranks:
-                by_age = by_age[np.argsort(-backlog.priority[by_age], kind="stable")]
-            line = lines[backlog.entry(int(by_age[0])).job.queue]
-            line.rows, line.kinds = by_age, backlog.kind[by_age]
-        return lines
-
-    def _next(self, line: _Line) -> _Comer | None:
-        """Take the next out of the line; None: nobody is left."""
-        if line.peeked is not None:
-            comer, line.peeked = line.peeked, None
-            return comer
-        entry = self._first_row(line)
-        if entry is None:
-            return line.fresh.pop() if line.fresh else None
-        comer = _Comer(entry.job, entry)
-        if line.fresh and self._order(line.fresh[-1]) < self._order(comer):
-            return line.fresh.pop()
-        line.taken += 1
-        return comer
-
-    def _first_row(self, line: _Line) -> Entry | None:
-        """What stands in the first row of the line that is still in use."""
-        while line.taken < len(line.rows):
-            row = int(line.rows[line.taken])
-            if self.backlog.lives(row):
-                return self.backlog.entry(row)
-            line.taken += 1
-        return None
-
     # --- who comes in -------------------------------------------------------------------------------------------------
 
-    def _let_in_all(self, lines: dict[str, _Line]) -> Iterator[Turn]:
+    def _let_in_all(self, lines: dict[str, Line]) -> Iterator[Turn]:
         """Queues by their order, groups in their lines."""
         session, feasibility = self.session, self.context.feasibility
         heap = [(self._key(name, line), name) for name, line in lines.items()]
@@ -426,7 +272,7 @@ class _Admission:
         while heap:
             _, name = heap[0]
             line = lines[name]
-            comer = self._next(line)
+            comer = self._lines.next(line)
             if comer is None:
                 heapq.heappop(heap)
                 continue
@@ -449,13 +295,13 @@ class _Admission:
                 if session.due(5) or feasibility.asked > before:  # it was tried on the emptied nodes
                     yield TURN
 
-    def _thin(self, lines: dict[str, _Line]) -> Iterator[Turn]:
+    def _thin(self, lines: dict[str, Line]) -> Iterator[Turn]:
         """Leave out of the lines whom the sums do not let in any more."""
         backlog = self.backlog
         for line in lines.values():
             line.rows, line.kinds, line.taken = line.rows[line.taken :], line.kinds[line.taken :], 0
         rows = np.concatenate([line.rows for line in lines.values()])
-        if self._spare <= 0 and not self.session.failed:
+        if self._in_queue.spare <= 0 and not self.session.failed:
             # Nobody comes in by age any more, and whom the time keeps out is in no line: rows of one kind go together.
             self._stale = False
             kinds = np.concatenate([line.kinds for line in lines.values()])
@@ -474,13 +320,13 @@ class _Admission:
             stays = left[line.rows]
             line.rows, line.kinds = line.rows[stays], line.kinds[stays]
 
-    def _again(self, heap: list[tuple[Any, str]], line: _Line) -> None:
+    def _again(self, heap: list[tuple[Any, str]], line: Line) -> None:
         """The first of the line is another one now, which may matter to its place."""
         if self.session.plugins.looks_ahead:
             _, name = heap[0]
             heapq.heapreplace(heap, (self._key(name, line), name))
 
-    def _key(self, name: str, line: _Line) -> Any:
+    def _key(self, name: str, line: Line) -> Any:
         """Order of a queue, with what its groups were promised counted as held, and what its next would be."""
         queue = self.session.queue(name)
         more = self._next_asks(line) if self.session.plugins.looks_ahead else None
@@ -492,9 +338,9 @@ class _Admission:
         queue.add(promised, -1)
         return key
 
-    def _next_asks(self, line: _Line) -> Resources:
+    def _next_asks(self, line: Line) -> Resources:
         """What the next of the line would be promised; nothing where there is none, or that cannot be found out."""
-        comer = self._next(line)
+        comer = self._lines.next(line)
         if comer is None:
             return {}
         line.peeked = comer
@@ -504,7 +350,7 @@ class _Admission:
         wanted = attempt(self.session, state, partial(needs, self.session, state), None) if state.possible else None
         return wanted.kept if wanted is not None else {}
 
-    def _let_in(self, comer: _Comer, job: JobState, line: _Line) -> Generator[Turn, None, bool]:
+    def _let_in(self, comer: Comer, job: JobState, line: Line) -> Generator[Turn, None, bool]:
         session, entry = self.session, comer.entry
         plain = False
         if entry is None:
@@ -512,7 +358,7 @@ class _Admission:
             if wanted is not None and self._fits(job, wanted):
                 self._come_in(job, wanted.kept)
                 return True
-            plain = self._plain(job)
+            plain = is_plain(session, job)
             entry = self._entry(job, wanted, plain=plain)
         refused = session.plugins.enqueueable(job) if comer.fresh is not None else None
         standing = Standing.UNKNOWN
@@ -521,7 +367,8 @@ class _Admission:
             if comer.again and standing is Standing.PASSES and self.sums.short(job, entry.least) is not None:
                 standing = Standing.WAITING
             waits = standing in _WAITS and not (comer.again or self._stays_out(entry, comer.fresh))
-            if waits and self._comes_by_age(entry, job, in_rows=plain or comer.fresh is None):
+            in_rows = plain or comer.fresh is None
+            if waits and self._any_by_age and self._in_queue.comes_by_age(entry, job, in_rows=in_rows):
                 standing = Standing.PASSES
             if standing is Standing.PASSES and self._stays_out(entry, comer.fresh):
                 standing = Standing.SENT_BACK
@@ -557,112 +404,12 @@ class _Admission:
         """The group is in queue from now on. `joins`: nobody has looked at it in this cycle."""
         job.in_queue = True
         self.session.came_in(job, joins=joins)
-        self._promise(job, kept)
+        self._in_queue.promise(job, kept)
         self.session.plugins.charge(job)
 
     def _stays_out(self, entry: Entry, fresh: JobState | None) -> bool:
         """Whether it was sent back not long ago."""
         return fresh.backing_off if fresh is not None else entry.back > self.session.now
-
-    def _comes_by_age(self, entry: Entry, job: JobState, *, in_rows: bool) -> bool:
-        """Whether the group has waited so long that room is to gather for it, or its start may be planned: then others
-        come in only beside it. Of those that have rows (`in_rows`), or are given them, `_wake` says in the end when.
-
-        One at a time, or as many as there may be planned starts, the first in order; `allocate` keeps the room once
-        their pods are there.
-        """
-        session = self.session
-        if not self._any_by_age:
-            return False
-        if session.now < entry.due:
-            if not in_rows:
-                session.wake.append(entry.due)
-            return False
-        if self._spare <= 0:
-            return False
-        job.asks = job.asks or entry.asks
-        if limited(session, self.context.feasibility, job, ()):
-            return False
-        self._spare -= 1
-        return True
-
-    # --- who is in queue ----------------------------------------------------------------------------------------------
-
-    def _goes_on_resting(self, job: JobState) -> bool:
-        """`_keep`, for a group that rests; False where more is to be asked than is known of it."""
-        session, rest = self.session, job.rest
-        if rest is None or rest.kept is None or job.moves[0] or not (job.in_queue and job.possible):
-            return False
-        if session.queue(job.queue).record.capability or self.sums.quotas.of(job.job.namespace):
-            return False
-        if self._turns > 0:
-            self._turns -= 1
-        else:
-            self.sums.promise(job, rest.kept)
-            session.plugins.promise(job, rest.kept)
-        aged = self._spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
-        self._spare -= int(aged)
-        return True
-
-    def _keep(self, job: JobState) -> None:
-        """Go on promising room to a group in queue, unless it is sent back."""
-        session = self.session
-        if self._robbed(job):
-            return
-        wanted = needs(session, job)
-        if job.rest is not None and wanted is not None and not job.moves[0]:
-            job.rest.kept = wanted.kept
-        there = self._turns > 0 and job.bound + len(job.job.waiting) >= job.minimum
-        if there:
-            self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill
-        if wanted is not None and not there and not self.context.ledger.expired(job):
-            self._promise(job, wanted.kept)
-        if self._spare > 0 and self._ages_in_queue(job):
-            self._spare -= 1
-
-    def _promise(self, job: JobState, kept: Resources) -> None:
-        """Keep from others what a group in queue has coming, of room and of quotas."""
-        self.sums.promise(job, kept)
-        self.session.plugins.promise(job, kept)
-        if self.sums.quotas.of(job.job.namespace):
-            self.sums.quotas.promise(self.sums.quotas.asked_of(job.job))
-
-    def _robbed(self, job: JobState) -> bool:
-        """Send a group back whose pods cannot come because others have used up its namespace's quota.
-
-        Quotas count its own pods a little before or after they are seen: so only when it has made none for a while.
-        """
-        alive = [task for task in job.job.tasks.values() if not task.terminal]
-        since = job.job.condition(conditions.ENQUEUED)
-        if job.bound or len(alive) >= job.minimum or since is None:
-            return False
-        quotas = self.sums.quotas
-        excess = quotas.exceeded(quotas.asked_of(job.job)) if quotas.of(job.job.namespace) else None
-        if excess is None:
-            return False
-        session = self.session
-        until = QUOTA_GRACE + max(
-            timestamp_us(since.last_transition_time) or 0, max((task.created for task in alive), default=0)
-        )
-        if session.now < until:
-            session.wake.append(until)
-            return False
-        job.in_queue = False
-        session.refuse(job, excess_of(excess))
-        return True
-
-    def _ages_in_queue(self, job: JobState) -> bool:
-        """Whether room is to gather for a group that is in queue: it lacks nothing else, or its pods are being made."""
-        session = self.session
-        if session.now < job.job.created + self._ageing or session.model.demand(job.job).short:
-            return False
-        if job.job.waiting or job.bound:
-            return waits_for_room(session, self.context.feasibility, self.context.ledger, job)
-        until = (enqueued_since(session, job) or 0) + PODS_GRACE
-        if session.now >= until:
-            return False
-        session.wake.append(until)
-        return True
 
     # --- what is told -------------------------------------------------------------------------------------------------
 

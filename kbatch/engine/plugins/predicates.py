@@ -236,7 +236,7 @@ class Predicates(Plugin):
 
     def placed(self, task: Task, row: int) -> Undo:
         """Count the pod where it will stand."""
-        cls, waits = task.cls, self._waits(task)
+        cls, waits = task.cls, not task.node and task.key in self.view.job(task.job).nominated
         self._move(cls, row, 1, stays=False, waits=waits)
         return lambda: self._move(cls, row, -1, stays=False, waits=waits)
 
@@ -253,13 +253,9 @@ class Predicates(Plugin):
         cls, stays = task.cls, bool(task.node)
         if not self.follows(cls):
             return NO_UNDO
-        waits = self._waits(task)
+        waits = not task.node and task.key not in self.view.job(task.job).placed
         self._move(cls, row, -1, stays=stays, waits=waits)
         return lambda: self._move(cls, row, 1, stays=stays, waits=waits)
-
-    def _waits(self, task: Task) -> bool:
-        """Whether a pod that is placed or removed is (or was) only nominated there."""
-        return not task.node and task.key not in self.view.job(task.job).placed
 
     def _move(self, cls: TaskClass, row: int, sign: int, *, stays: bool, waits: bool) -> None:
         """One more or one less of a class on a row; `stays`: it begins (or ceases) to terminate there; `waits`: it is

@@ -1,0 +1,145 @@
+"""Who is in queue: what these groups are promised from cycle to cycle, who is sent back, and for whom room gathers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from kbatch.api import conditions
+from kbatch.api.objects import timestamp_us
+from kbatch.engine.admission.demand import needs
+from kbatch.engine.admission.sums import Sums
+from kbatch.engine.carryover.backlog import Entry
+from kbatch.engine.context import CycleContext
+from kbatch.engine.diagnosis.backlog import excess_of
+from kbatch.engine.reservation.ageing import limited, waits_for_room
+from kbatch.engine.reservation.clocks import enqueued_since
+from kbatch.engine.session.guarding import attempt
+from kbatch.engine.state.jobs import JobState
+from kbatch.resources import Resources
+from kbatch.times import SECOND
+
+QUOTA_GRACE: Final = 5 * SECOND
+"""A group in queue whose quota others have used up is sent back when it made no pod for so long."""
+
+PODS_GRACE: Final = 30 * SECOND
+"""A group that came in queue by its age has its pods made meanwhile; after that somebody else may come in so."""
+
+_CANDIDATES: Final = 100
+"""Where starts are planned, so many groups wait in queue for their turn without keeping others out, at the least."""
+
+
+class InQueue:
+    """Those that are in queue, in one cycle.
+
+    Attributes:
+        ageing: for how long a group waits, in microseconds, before it may come in although there is no room for it.
+        spare: so many more groups may come in for which there is no room.
+    """
+
+    def __init__(self, context: CycleContext, sums: Sums) -> None:
+        self._context = context
+        self._session = context.session
+        self._sums = sums
+        planned = context.planned
+        self.ageing = 0 if planned is not None else context.session.policy.ageing
+        self.spare = planned.depth if planned is not None else 1
+        self._turns = max(_CANDIDATES, self.spare) if planned is not None else 0
+        """So many more groups in queue wait for their turn and are promised no room."""
+
+    def rests(self, job: JobState) -> bool:
+        """`keep`, for a group that rests; False where more is to be asked than is known of it."""
+        session, rest = self._session, job.rest
+        if rest is None or rest.kept is None or job.moves[0] or not (job.in_queue and job.possible):
+            return False
+        if session.queue(job.queue).record.capability or self._sums.quotas.of(job.job.namespace):
+            return False
+        if self._turns > 0:
+            self._turns -= 1
+        else:
+            self._sums.promise(job, rest.kept)
+            session.plugins.promise(job, rest.kept)
+        aged = self.spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
+        self.spare -= int(aged)
+        return True
+
+    def keep(self, job: JobState) -> None:
+        """Go on promising room to a group in queue, unless it is sent back."""
+        session = self._session
+        if self._robbed(job):
+            return
+        wanted = needs(session, job)
+        if job.rest is not None and wanted is not None and not job.moves[0]:
+            job.rest.kept = wanted.kept
+        there = self._turns > 0 and job.bound + len(job.job.waiting) >= job.minimum
+        if there:
+            self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill
+        if wanted is not None and not there and not self._context.ledger.expired(job):
+            self.promise(job, wanted.kept)
+        if self.spare > 0 and self._ages_in_queue(job):
+            self.spare -= 1
+
+    def promise(self, job: JobState, kept: Resources) -> None:
+        """Keep from others what a group in queue has coming, of room and of quotas."""
+        self._sums.promise(job, kept)
+        self._session.plugins.promise(job, kept)
+        if self._sums.quotas.of(job.job.namespace):
+            self._sums.quotas.promise(self._sums.quotas.asked_of(job.job))
+
+    def _robbed(self, job: JobState) -> bool:
+        """Send a group back whose pods cannot come because others have used up its namespace's quota.
+
+        Quotas count its own pods a little before or after they are seen: so only when it has made none for a while.
+        """
+        alive = [task for task in job.job.tasks.values() if not task.terminal]
+        since = job.job.condition(conditions.ENQUEUED)
+        if job.bound or len(alive) >= job.minimum or since is None:
+            return False
+        quotas = self._sums.quotas
+        excess = quotas.exceeded(quotas.asked_of(job.job)) if quotas.of(job.job.namespace) else None
+        if excess is None:
+            return False
+        session = self._session
+        until = QUOTA_GRACE + max(
+            timestamp_us(since.last_transition_time) or 0, max((task.created for task in alive), default=0)
+        )
+        if session.now < until:
+            session.wake.append(until)
+            return False
+        job.in_queue = False
+        session.refuse(job, excess_of(excess))
+        return True
+
+    def _ages_in_queue(self, job: JobState) -> bool:
+        """Whether room is to gather for a group that is in queue: it lacks nothing else, or its pods are being made."""
+        session = self._session
+        if session.now < job.job.created + self.ageing or session.model.demand(job.job).short:
+            return False
+        if job.job.waiting or job.bound:
+            return waits_for_room(session, self._context.feasibility, self._context.ledger, job)
+        until = (enqueued_since(session, job) or 0) + PODS_GRACE
+        if session.now >= until:
+            return False
+        session.wake.append(until)
+        return True
+
+    def comes_by_age(self, entry: Entry, job: JobState, *, in_rows: bool) -> bool:
+        """Whether the group has waited so long that room is to gather for it, or its start may be planned: then others
+        come in only beside it. Of those that have rows (`in_rows`), or are given them, the caller says when they are
+        old enough.
+
+        One at a time, or as many as there may be planned starts, the first in order; `allocate` keeps the room once
+        their pods are there.
+        """
+        session = self._session
+        if session.now < entry.due:
+            if not in_rows:
+                session.wake.append(entry.due)
+            return False
+        if self.spare <= 0:
+            return False
+        job.asks = job.asks or entry.asks
+        if limited(session, self._context.feasibility, job, ()):
+            return False
+        self.spare -= 1
+        return True
