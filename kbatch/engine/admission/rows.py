@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kbatch.engine.admission.by_queue import QueueTables, tabulated
 from kbatch.engine.admission.sums import Sums
 from kbatch.engine.admission.tables import LIMIT, all_of, any_of, clip, first_of_each, table
-from kbatch.engine.carryover.backlog import Backlog, Index
+from kbatch.engine.carryover.backlog import Backlog, Contents, Index
 from kbatch.engine.carryover.standing import Code
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
@@ -119,32 +119,11 @@ class Rows:
         names = sorted(backlog.least)
         # One dimension after the other: numpy is slower at looking across a table than along its lines.
         least = [those.least[name] for name in names]
-        queue, giving = those.queue, those.giving
         yield TURN
-        free = [clip(self._sums.free(name)) for name in names]
         givings = self._givings_of(backlog, names)
         by_queue = self._tables_for(backlog, names)
         yield TURN
-        overtaken = givings.of(giving)
-        beyond, past = self._beyond_share(by_queue, least, queue, overtaken)
-        yield TURN
-        ways = [_Way(all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows)))]
-        confined = yield from self._any_confined(backlog, rows[ways[0].passes])
-        if self._sums.reclaims and (confined or np.count_nonzero(ways[0].passes) < len(rows)):
-            within = ~beyond
-            if confined or np.count_nonzero(within & ~ways[0].passes):
-                if by_queue.reach is None:
-                    by_queue.reach = table([self._sums.within_reach(each, names) for each in by_queue.queues]).T
-                for asked, most, more in zip(least, by_queue.reach, overtaken, strict=False):
-                    within &= asked <= np.maximum(most[queue] + more, 0)
-            given = partial(self._given_to, by_queue, names, queue)
-            ways.append(_Way(within, given, own=True))
-            yield TURN
-        if self._sums.preempts:
-            made = zip(least, free, givings.whole, strict=True)
-            enough = all_of((asked <= np.maximum(left + more, 0)[giving] for asked, left, more in made), len(rows))
-            ways.append(_Way(enough, lambda: [more[giving] for more in givings.freed]))
-        yield TURN
+        ways, past = yield from self._ways(backlog, rows, those, names, by_queue, givings)
         passes = any_of((way.passes for way in ways), len(rows))
         yield from self._confine(backlog, rows, names, least, ways, passes)
         found: Standings = np.full(len(rows), Code.WAITING, np.int8)
@@ -169,11 +148,48 @@ class Rows:
             found[passing] = Code.QUOTA
         yield TURN
         for at, most in by_queue.caps.items():
-            asked, left = least[at], most[queue]
-            capped = (asked > left + givings.whole[at][giving]) & (left < LIMIT) & (asked > 0)
+            asked, left = least[at], most[those.queue]
+            capped = (asked > left + givings.whole[at][those.giving]) & (left < LIMIT) & (asked > 0)
             found[capped] = Code.CAPABILITY
         found[fixed] = Code.FIXED
         return found
+
+    def _ways(
+        self,
+        backlog: Backlog,
+        rows: Index,
+        those: Contents,
+        names: list[str],
+        by_queue: QueueTables,
+        givings: _Givings,
+    ) -> Generator[Turn, None, tuple[list[_Way], Mask]]:
+        """The ways in which groups may come in queue: by the room; by their queue's share, where reclaim can fetch it;
+        by what preempt can free. And which of the rows ask for more than the whole share. `those`: what stands in the
+        rows.
+        """
+        least, queue, giving = [those.least[name] for name in names], those.queue, those.giving
+        free = [clip(self._sums.free(name)) for name in names]
+        overtaken = givings.of(giving)
+        beyond, past = self._beyond_share(by_queue, least, queue, overtaken)
+        yield TURN
+        ways = [_Way(all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows)))]
+        confined = yield from self._any_confined(backlog, rows[ways[0].passes])
+        if self._sums.reclaims and (confined or np.count_nonzero(ways[0].passes) < len(rows)):
+            within = ~beyond
+            if confined or np.count_nonzero(within & ~ways[0].passes):
+                if by_queue.reach is None:
+                    by_queue.reach = table([self._sums.within_reach(each, names) for each in by_queue.queues]).T
+                for asked, most, more in zip(least, by_queue.reach, overtaken, strict=False):
+                    within &= asked <= np.maximum(most[queue] + more, 0)
+            given = partial(self._given_to, by_queue, names, queue)
+            ways.append(_Way(within, given, own=True))
+            yield TURN
+        if self._sums.preempts:
+            made = zip(least, free, givings.whole, strict=True)
+            enough = all_of((asked <= np.maximum(left + more, 0)[giving] for asked, left, more in made), len(rows))
+            ways.append(_Way(enough, lambda: [more[giving] for more in givings.freed]))
+        yield TURN
+        return ways, past
 
     def _confine(
         self, backlog: Backlog, rows: Index, names: list[str], least: list[Column], ways: Sequence[_Way], passes: Mask
