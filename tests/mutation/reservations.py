@@ -20,6 +20,12 @@ _STARTS_KEPT: Final = "kbatch/engine/reservation/kept.py"
 _TIMELINE: Final = "kbatch/engine/state/timeline.py"
 
 MUTANTS: Final = (
+    # --- nominations of pods above the minimum ------------------------------------------------------------------------
+    Mutant(
+        "surplus-waits-no-more", _NOMINATIONS,
+        "            statement.pipeline(task, row)  # for it", "            pass  # for it",
+        "when a group's minimum is bound its other pods lose the nodes from which others were evicted for them",
+    ),
     # --- the ledger ---------------------------------------------------------------------------------------------------
     Mutant(
         "lift-any-queue", _LEDGER,

@@ -183,6 +183,11 @@ def explaining(context: CycleContext, job: JobState, when: Sequence[When]) -> Ge
             return apart
         plan.apart = True
     yield from placing(context.rankings, plan, when, search=())  # a search was made in vain
+    if not job.missing() and len(when) > 1:
+        # It could wait for what terminates, and does not: it was promised an earlier start, or that is on its way out
+        # since it was tried. What it lacks is room now.
+        plan.rollback()
+        yield from placing(context.rankings, plan, when[:1], search=())
     left = easiest_first(context.rankings, job)
     placeable = len(tasks) - len(left)
     stuck = _stuck(job, left) or (left or tasks)[0]

@@ -347,7 +347,9 @@ def _withdrawing(
 def _settle_whole(
     session: Session, rankings: NodeRankings, job: JobState, *, elsewhere: bool
 ) -> Generator[Transaction | Turn, None, None]:
-    """Bind all that the job's minimum waits for, each where it was promised if it can be; or leave all as it is."""
+    """Bind all that the job's minimum waits for, each where it was promised if it can be; or leave all as it is. What
+    waits above the minimum and finds no room now waits on.
+    """
     promised = list(job.nominated.values())
     statement = Statement(session, job)
     yield from _withdrawing(statement, job, promised)
@@ -367,8 +369,9 @@ def _settle_whole(
         yield from _undo(statement, 0)
         return
     for number, (task, row) in enumerate(promised, start=1):
-        if task.key not in job.placed:
-            _bind_one(rankings, statement, task, row)
+        bound = task.key in job.placed or _bind_one(rankings, statement, task, row)
+        if not bound and rankings.allows(task.cls, row, When.LATER):
+            statement.pipeline(task, row)  # for it others may have gone from there
         if not number % _AT_ONCE:
             yield TURN
     yield from statement.commit()

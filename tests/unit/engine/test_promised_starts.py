@@ -6,6 +6,7 @@ from typing import Any
 
 from kbatch.api.conditions import ENQUEUED
 from kbatch.api.objects import Condition
+from kbatch.api.reasons import NotEnoughResources
 from kbatch.engine import Policy
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.test_planned_starts import (
@@ -18,7 +19,7 @@ from tests.unit.engine.test_planned_starts import (
     terminating,
     world,
 )
-from tests.unit.engine.worlds import group, node, pod, policy, priority_class, queue, run, stamp
+from tests.unit.engine.worlds import group, members, node, pod, policy, priority_class, queue, run, stamp
 
 CLASSES = [priority_class("low", 1), priority_class("high", 10)]
 
@@ -103,3 +104,17 @@ def test_who_can_start_sooner_elsewhere_takes_no_room_over_that_comes_free_late(
     found = run(model, CONSERVATIVE, now=6, state=found.outcome.state if found.outcome else None)
     assert found.nominated == {}
     assert instants(found) == {"strong": 100}
+
+
+def test_who_starts_sooner_than_pods_have_gone_is_not_told_that_all_its_pods_can_be_placed() -> None:
+    """One pod fits now; the other waits for an end that is sooner than that of the pod that terminates elsewhere."""
+    model = world(
+        node("n1"), node("n2"), node("n3"), busy(50, on="n2"), terminating(pod("leaving", "4", on="n3"), 400),
+        group("gang", 2, at=1), [saying(each, 500) for each in members("gang", 2, "4", at=1)],
+    )  # fmt: skip
+    found = run(model, CONSERVATIVE, now=5)
+    assert found.nominated == found.binds == {}
+    assert instants(found) == {"gang": 50}
+    reason = found.verdicts["ns/gang"].reason
+    assert isinstance(reason, NotEnoughResources)
+    assert (reason.needed, reason.placeable, reason.fitting) == (2, 1, 0), reason
