@@ -169,6 +169,16 @@ MUTANTS: Final = (
     ),
     # --- allocate, backfill -------------------------------------------------------------------------------------------
     Mutant(
+        "before-who-is-put-off", f"{_ACTIONS}/allocate.py",
+        "        if modest:\n            before =", "        if False:\n            before =",
+        "a job is started that is evicted at once for one of its queue that was put off for its queue's share",
+    ),
+    Mutant(
+        "kept-out-until-the-end", f"{_ACTIONS}/allocate.py",
+        "        if self._let_back(job):", "        if False:",
+        "a job is started that is evicted at once for one that a promise kept out which has ended meanwhile",
+    ),
+    Mutant(
         "overused-first", f"{_ACTIONS}/allocate.py",
         "for modest in (True, False):", "for modest in (False, True):",
         "queues above their share take the room of those below",

@@ -9,7 +9,8 @@ A job that cannot start may have its start planned, as the arguments of `backfil
 only the room in which that is not delayed.
 
 What preempt would evict at once is not started: before a job that could be evicted is placed, room is made inside the
-queue for those of higher priority that were tried in vain.
+queue for those of higher priority that were tried in vain. Where one of these has only been put off, because the queue
+has had its share of what it asks for, and fits as things are, the job is put off with it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ import heapq
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.alike import judged_alike, moment, tells_of_others, told_alike
 from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import Line, moments_of, plan_start, rankings_of, wants_room
+from kbatch.engine.actions.put_off import any_fits
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
@@ -184,6 +187,10 @@ def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, N
     return False
 
 
+_PUT_OFF: Final = 16
+"""Of so many that were put off it is tried whether they fit, before one that matters less is placed."""
+
+
 class _Line:
     """The jobs of one queue that want something, and those put off because the queue has had its share."""
 
@@ -200,7 +207,9 @@ class _Line:
         self._preempts = context.session.policy.has("preempt")
         self._in_vain: list[JobState] = []
         self._most_in_vain: int | None = None
-        """The highest priority of these."""
+        """The highest priority of these, and of those that are put off or kept out."""
+        self._released = 0
+        """How often promises had ended (`Ledger.released`) when those that they kept out were let back."""
         self._searches: Searches | None = None
 
     def __bool__(self) -> bool:
@@ -226,12 +235,28 @@ class _Line:
 
     def readmit(self) -> None:
         """Let those stand in line again that a promise to others kept out."""
-        for job in self._kept_out.values():
+        for job in list(self._kept_out.values()):
+            self._readmit(job)
             self._put_off.append(job)
-            if not job.missing():
-                self._surplus.pop(job.key, None)
-            self.session.reasons.pop(job.key, None)
-        self._kept_out.clear()
+
+    def _readmit(self, job: JobState) -> None:
+        del self._kept_out[job.key]
+        if not job.missing():
+            self._surplus.pop(job.key, None)
+        self.session.reasons.pop(job.key, None)
+
+    def _let_back(self, job: JobState) -> bool:
+        """Let those that matter more than the job stand in line again, where what kept them out is promised no longer;
+        whether there are any.
+        """
+        released, self._released = self._released, self.context.ledger.released
+        if released == self._released:
+            return False
+        back = [other for other in self._kept_out.values() if other.priority > job.priority]
+        for other in back:
+            self._readmit(other)
+            self._stand(other)
+        return bool(back)
 
     def end(self) -> Iterator[Turn]:
         """Blame the share where others come first: it alone keeps nobody from room that nobody else may have."""
@@ -297,6 +322,7 @@ class _Line:
             if reason is not None:
                 self._put_off.append(job)
                 self._passed[job.key] = job, reason
+                self._not_placed(job)
                 if self.session.due():
                     yield TURN
                 return False
@@ -318,15 +344,13 @@ class _Line:
             if lifted:
                 ledger.lay()
         if done is None:
-            yield from self._preempt_before(job)
-            return True
-        if not done and self._preempts and job.key not in self._kept_out:
-            self._in_vain.append(job)
-            if self._most_in_vain is None or job.priority > self._most_in_vain:
-                self._most_in_vain = job.priority
-        if not done and job.missing():
-            ledger.tried(job)
+            return (yield from self._after_others(job, modest=modest))
         if not done:
+            if self._preempts and job.key not in self._kept_out:
+                self._in_vain.append(job)
+            self._not_placed(job)
+            if job.missing():
+                ledger.tried(job)
             yield TURN
         return done
 
@@ -337,6 +361,27 @@ class _Line:
             return
         if planned.keeps:
             yield from taken_over(planned, context.feasibility, context.ledger, context.rankings, job)
+
+    def _not_placed(self, job: JobState) -> None:
+        """The job was tried in vain or put off: where preempt is configured it may evict what is placed after it."""
+        if not self._preempts:
+            return
+        if self._most_in_vain is None or job.priority > self._most_in_vain:
+            self._most_in_vain = job.priority
+
+    def _after_others(self, job: JobState, *, modest: bool) -> Generator[Transaction | Turn, None, bool]:
+        """The job would be placed, and perhaps evicted at once: let those that matter more go before it. Whether it, or
+        one of them, is to be tried next.
+        """
+        if self._let_back(job):
+            return True
+        if modest:
+            before = (other for other in self._put_off if other.priority > job.priority and other.possible)
+            if (yield from any_fits(self.context, list(islice(before, _PUT_OFF)))):
+                self._put_off.append(job)
+                return False
+        yield from self._preempt_before(job)
+        return True
 
     def _preempt_before(self, job: JobState) -> Generator[Transaction | Turn, None, None]:
         """Make room inside the queue for those that matter more than the job; each is tried once."""

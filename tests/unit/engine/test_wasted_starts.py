@@ -131,3 +131,38 @@ def test_among_equal_priorities_the_first_to_come_is_let_in_first() -> None:
         recreate=False,
     )
     assert starts(sim) == ["b-0", "b-1"]
+
+
+def test_who_is_put_off_for_the_share_does_not_evict_who_was_started_meanwhile() -> None:
+    """q1 has had its share of memory, not of cpu: high, which asks for memory, comes after low, which asks for none.
+    Then it would preempt low.
+    """
+    groups = [
+        group("low", queue="q1", at=1, priority_class_name="low"), pod("low-0", "4", of="low", priority=VALUES["low"]),
+        group("high", queue="q1", at=2, priority_class_name="high"),
+        pod("high-0", "4", of="high", priority=VALUES["high"], memory="1Gi"),
+    ]  # fmt: skip
+    mine = pod("mine", "1", queue="q1", on="n2", memory="8Gi", priority=100)
+    big = [group("big", 2, queue="q2"), *(pod(f"big-{n}", "0", of="big", memory="17Gi") for n in range(2))]
+    model = world(
+        CLASSES, queue("q1"), queue("q2", 3), node("n1", "4", "16Gi"), node("n2", "2", "16Gi"), mine, big, *groups
+    )
+    sim = Simulation(model, NO_ENQUEUE, recreate=False)
+    assert starts(sim) == ["high-0"]
+    assert sim.evictions == []
+
+
+def test_who_is_kept_out_by_a_promise_does_not_evict_who_was_started_when_it_ended() -> None:
+    """A pod above the minimum of high is kept out by what mid was promised; mid is tried in vain, and with that the
+    promise ends. High comes before low again.
+    """
+    high = [pod("high-0", "1", of="high", on="n2", priority=100), pod("high-1", "4", of="high", priority=100)]
+    mid = group("mid", at=1, priority_class_name="mid", min_resources={"cpu": "5"})
+    model = world(
+        CLASSES, queue(), node("n1", "4"), node("n2", "8"), pod("there", "6", on="n2", priority=100),
+        group("high", priority_class_name="high"), high, mid, pod("mid-0", "5", of="mid", at=1, priority=VALUES["mid"]),
+        pod("low", "4", at=2, priority=VALUES["low"]),
+    )  # fmt: skip
+    sim = Simulation(model, ALL, recreate=False)
+    assert starts(sim) == ["high-1"]
+    assert sim.evictions == []

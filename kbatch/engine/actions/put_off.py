@@ -1,0 +1,45 @@
+"""Whether groups that were put off would be placed as things are."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from functools import partial
+
+from kbatch.engine.actions.common import moments_of, rankings_of
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.gang import nearest, placing
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.session.guarding import working
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import unplaced
+
+
+def any_fits(context: CycleContext, jobs: Iterable[JobState]) -> Generator[Turn, None, bool]:
+    """Whether the next step of one of the jobs fits, were it tried now."""
+    for job in jobs:
+        if (yield from working(context.session, job, partial(_fits, context, job), False)):
+            return True
+        yield TURN
+    return False
+
+
+def _fits(context: CycleContext, job: JobState) -> Generator[Turn, None, bool]:
+    """Whether the job's next step fits; leaves no trace."""
+    session = context.session
+    if session.plugins.valid(job) is not None or context.feasibility.hopeless(job):
+        return False
+    if context.planned is not None:
+        context.planned.lay(job)
+    lifted = context.ledger.lift(job)
+    rankings, statement = rankings_of(context), Statement(session, job)
+    try:
+        if job.missing():
+            return (yield from placing(rankings, statement, moments_of(context), search=()))
+        kinds = {task.cls.id: task for task in unplaced(job)}.values()
+        return any(statement.place((task,), nearest(rankings, statement, task, When.NOW)) for task in kinds)
+    finally:
+        statement.rollback()
+        if lifted:
+            context.ledger.lay()
