@@ -120,6 +120,7 @@ class _Admission:
         yield from self._let_in_all(lines)
         if self._joined or (self._moved and (len(rows) or self._refused)):
             yield from self._make_rows()
+            self._rows.all_are_in()
             rows, standings = yield from self._standings(backlog.rows)
         elif self._refused:  # nobody has come in: what all were compared with is as it was
             made = yield from self._make_rows()

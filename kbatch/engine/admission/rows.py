@@ -79,6 +79,11 @@ class Rows:
         self._over: tuple[Hashable, Standings] | None = None
         self._namespaces: tuple[int, Mask] | None = None
 
+    def all_are_in(self) -> None:
+        """Nobody else is let in: from now on those that have come in count among whom others overtake."""
+        self._sums.all_are_in()
+        self._givings = None
+
     def standings(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
         """`Sums.of`, for these rows of the backlog; `SENT_BACK` where only the time keeps a group out.
 

@@ -56,6 +56,10 @@ class Sums:
             add_to(self._by_priority.setdefault(job.queue, {}).setdefault(job.priority, {}), kept)
         self.confined.promise(job, kept)
 
+    def all_are_in(self) -> None:
+        """Nobody else is let in: what was said of whom others overtake is worked out anew."""
+        self._overtaken.clear()
+
     def of(self, entry: Entry) -> Generator[Turn, None, Standing]:
         """What keeps a group out; `SENT_BACK` and ageing are no sums."""
         if entry.fixed is not None:

@@ -10,8 +10,21 @@ from msgspec.structs import replace
 from kbatch.api.objects import Condition, Pod, PodGroup, PodGroupStatus
 from kbatch.api.reasons import QueueCapabilityExceeded, WaitingInQueue
 from kbatch.engine import Policy
-from kbatch.model.events import Delete
-from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, priority_class, queue, run, stamp, world
+from kbatch.model.events import Delete, Upsert
+from tests.unit.engine.worlds import (
+    EVERYTHING,
+    Simulation,
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    priority_class,
+    queue,
+    run,
+    stamp,
+    world,
+)
 
 ALL = policy(EVERYTHING)
 WITHOUT_PREEMPT = policy(EVERYTHING.replace(", preempt", ""))
@@ -100,3 +113,20 @@ def test_nor_a_share() -> None:
     )
     assert found.verdicts["ns/strong"].enqueued
     assert len(found.evicted) == 3
+
+
+def test_a_capability_is_not_blamed_for_a_cycle_because_a_weaker_group_has_just_come_in_queue() -> None:
+    """No node is large enough for high; low comes in queue, and holds nothing yet: high would overtake it."""
+    sim = Simulation(
+        world(
+            priority_class("low", 1), priority_class("high", 100), queue(capability={"cpu": "18"}),
+            [node(f"n{at}", "8") for at in range(3)],
+            group("high", 1, priority_class_name="high"), members("high", 1, "9", priority=100),
+        ),
+        ALL,
+    )  # fmt: skip
+    sim.settle()
+    sim.model.apply(Upsert(group("low", 2, priority_class_name="low", min_resources={"cpu": "10"})))
+    reasons = [sim.cycle().reason("high") for _ in range(2)]
+    assert sim.last.verdicts["ns/low"].enqueued
+    assert reasons[0] == reasons[1], reasons
