@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION, SUSPENDED_ANNOTATION
+from kbatch.api.names import GROUP_NAME_ANNOTATION, OWN_GROUP_ANNOTATION, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job
 from kbatch.model.jobs_release import held_back, named_group
 
@@ -50,6 +50,7 @@ def delay(job: Job, *, scheduler_name: str, new_name: str | None = None) -> dict
             name = new_name or generated_name(metadata.generate_name)
             _put(changes, name, "metadata", "name")
         _put(changes, name, "spec", "template", "metadata", "annotations", GROUP_NAME_ANNOTATION)
+        _put(changes, MARK, "metadata", "annotations", OWN_GROUP_ANNOTATION)
     if not job.spec.suspend:
         _put(changes, True, "spec", "suspend")
         _put(changes, MARK, "metadata", "annotations", SUSPENDED_ANNOTATION)

@@ -37,6 +37,9 @@ the review before, and a comma, if there was one."""
 SUSPENDED_ANNOTATION: Final = "kbatch.dev/suspended"
 """On a Job that the webhook suspended until its group is InQueue; a Job that its user suspended has none."""
 
+OWN_GROUP_ANNOTATION: Final = "kbatch.dev/own-group"
+"""On a Job whose template the webhook has given the Job's own name as that of its group: its user named none."""
+
 MAX_HOPS_ANNOTATION: Final = "kbatch.dev/max-hops"
 """On a PodGroup, what spec.topology.maxHops says: for groups that are made of pods alone. The spec comes first."""
 

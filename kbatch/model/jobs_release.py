@@ -22,6 +22,7 @@ from kbatch.api.names import (
     API_VERSION,
     GROUP_NAME_ANNOTATION,
     JOB_SET_LABEL,
+    OWN_GROUP_ANNOTATION,
     QUEUE_LABEL,
     SUSPENDED_ANNOTATION,
 )
@@ -95,6 +96,11 @@ def group_of(job: Job, scheduler_name: str) -> str | None:
 def named_group(job: Job) -> str | None:
     """The PodGroup that the Job's template names."""
     return (job.spec.template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION) or None
+
+
+def group_of_its_own(job: Job) -> bool:
+    """Whether its user has named no group: then it joins none that was not made for it, whatever its name."""
+    return named_group(job) is None or OWN_GROUP_ANNOTATION in (job.metadata.annotations or {})
 
 
 def names_queue(job: Job) -> bool:

@@ -22,8 +22,19 @@ from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import JOBS, PODGROUPS, key_of
 from kbatch.kube.writes import create, merge_patch
-from kbatch.model.jobs_release import Step, group_for, named_group, patch, step, wants_group
-from kbatch.resources import QuantityError, parse_resources
+from kbatch.model.jobs_release import (
+    Step,
+    ended,
+    group_for,
+    group_of_its_own,
+    members,
+    named_group,
+    patch,
+    step,
+    wants_group,
+)
+from kbatch.model.requests import effective_request
+from kbatch.resources import QuantityError, parse_resources, scale
 from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.event_notes import Teller
 from operators.podgroup.groups import patch_group
@@ -124,7 +135,7 @@ class Jobs:
             if _of_job_before(group, job):
                 continue  # it goes with that Job; then one is made for this Job
             owned = any(owner.uid == job.metadata.uid for owner in group.metadata.owner_references)
-            if named_group(job) is None and not owned:
+            if group_of_its_own(job) and not owned:
                 note = f"PodGroup {group.metadata.name} exists and belongs to another: the Job waits for that name"
                 self._teller.job_trouble(job, "PodGroupNameTaken", note)
                 continue
@@ -133,6 +144,8 @@ class Jobs:
                 changes.append(self._take(job, wanted, group))
             elif owned and job.spec.suspend and not admitted:
                 changes.append(self._follow(job, group))
+            elif owned and not job.spec.suspend and not ended(job):
+                changes.append(self._shrink(job, group))
         return sum(await asyncio.gather(*changes))
 
     async def _take(self, job: Job, wanted: Step, group: PodGroup) -> bool:
@@ -166,6 +179,25 @@ class Jobs:
         if _same(group, wanted):
             return False
         spec = {"minResources": None, **{key: value for key, value in wanted.items() if key != "priorityClassName"}}
+        await patch_group(self._api, self._index, group, spec=spec)
+        return True
+
+    async def _shrink(self, job: Job, group: PodGroup) -> bool:
+        """A group that was made for a Job needs no more pods than the Job runs at one time: it would wait for those
+        that its user has given up. It never grows here: a gang that runs would lack what it has never asked for.
+        """
+        if group.spec.sub_groups or not members(job):
+            return False
+        try:
+            wanted = group_for(job)["spec"]
+            if wanted["minMember"] >= group.spec.min_member:
+                return False
+            spec: dict[str, Any] = {"minMember": wanted["minMember"]}
+            asked = scale(effective_request(job.spec.template.spec), group.spec.min_member)
+            if parse_resources(group.spec.min_resources or {}) == asked:  # else its user has changed it
+                spec["minResources"] = wanted.get("minResources")
+        except QuantityError:
+            return False
         await patch_group(self._api, self._index, group, spec=spec)
         return True
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
+from kbatch.api.names import GROUP_NAME_ANNOTATION, OWN_GROUP_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Condition, Job, PodGroup
 from kbatch.kube.errors import ApiError
 from kbatch.kube.events import Regarding
@@ -121,9 +121,11 @@ def submit(
     named: str = "",
     uid: str = "uid-j",
     queue: str = "research",
+    own: bool = False,
     **spec: Any,
 ) -> None:
-    """The Job j, as the webhook leaves it."""
+    """The Job j, as the webhook leaves it; `own`: that has given it the name of its group."""
+    marks = {SUSPENDED_ANNOTATION: mark} if mark else {}
     server.put(
         f"{JOBS}/j",
         {
@@ -132,7 +134,7 @@ def submit(
                 "name": "j",
                 "uid": uid,
                 "labels": {QUEUE_LABEL: queue},
-                "annotations": {SUSPENDED_ANNOTATION: mark} if mark else {},
+                "annotations": {**marks, **({OWN_GROUP_ANNOTATION: "true"} if own else {})},
             },
             "spec": {
                 "suspend": suspend,
@@ -269,6 +271,44 @@ async def test_a_group_that_waits_follows_its_job(server: Server, controller: Co
     assert await controller.reconcile("ns/j") == "unchanged"
 
 
+@pytest.mark.parametrize(
+    ("parallelism", "wanted"), [(1, (1, {"cpu": "2"})), (2, (2, {"cpu": "4"})), (9, None), (0, None)]
+)
+async def test_a_group_whose_job_runs_needs_no_more_pods_than_the_job_has_at_one_time(
+    server: Server, controller: Controller, parallelism: int, wanted: tuple[int, dict[str, str]] | None
+) -> None:
+    submit(server, controller)
+    await controller.reconcile("ns/j")
+    say(server, controller, condition("Enqueued"))
+    await controller.reconcile("ns/j")
+    assert not server.job().spec.suspend
+    before = server.objects[f"{PREFIX}/j"]["spec"]
+    server.objects[f"{JOBS}/j"]["spec"]["parallelism"] = parallelism
+    server.objects[f"{JOBS}/j"]["metadata"]["resourceVersion"] = "500"
+    controller.hint(Upsert(server.job()))
+    await controller.reconcile("ns/j")
+    spec = server.objects[f"{PREFIX}/j"]["spec"]
+    assert (spec["minMember"], spec["minResources"]) == (wanted or (before["minMember"], before["minResources"]))
+    assert await controller.reconcile("ns/j") == "unchanged"
+
+
+async def test_what_the_user_has_said_of_a_running_jobs_group_stays(server: Server, controller: Controller) -> None:
+    submit(server, controller)
+    await controller.reconcile("ns/j")
+    say(server, controller, condition("Enqueued"))
+    await controller.reconcile("ns/j")
+    held = server.objects[f"{PREFIX}/j"]
+    held["spec"]["minResources"] = {"cpu": "99"}
+    server.put(f"{PREFIX}/j", held)
+    controller.hint(Upsert(msgspec.convert(held, PodGroup)))
+    server.objects[f"{JOBS}/j"]["spec"]["parallelism"] = 1
+    server.objects[f"{JOBS}/j"]["metadata"]["resourceVersion"] = "500"
+    controller.hint(Upsert(server.job()))
+    await controller.reconcile("ns/j")
+    spec = server.objects[f"{PREFIX}/j"]["spec"]
+    assert (spec["minMember"], spec["minResources"]) == (1, {"cpu": "99"})
+
+
 async def test_a_group_that_was_given_another_priority_keeps_it(server: Server, controller: Controller) -> None:
     submit(server, controller)
     await controller.reconcile("ns/j")
@@ -286,12 +326,14 @@ async def test_a_group_that_was_given_another_priority_keeps_it(server: Server, 
     assert (spec["minMember"], spec["priorityClassName"]) == (5, "high")
 
 
+@pytest.mark.parametrize("named", ["", "j"])
 async def test_a_foreign_group_of_the_jobs_name_is_not_joined(
-    server: Server, controller: Controller, told: Told
+    server: Server, controller: Controller, told: Told, named: str
 ) -> None:
+    """Whether or not the webhook has given the template the Job's name."""
     server.put(f"{PREFIX}/j", {"metadata": {"namespace": "ns", "name": "j", "uid": "other"}, "spec": {}})
     controller.hint(Upsert(msgspec.convert(server.objects[f"{PREFIX}/j"], PodGroup)))
-    submit(server, controller)
+    submit(server, controller, named=named, own=bool(named))
     say(server, controller, condition("Enqueued"))
     await controller.reconcile("ns/j")
     assert not job_writes(server)

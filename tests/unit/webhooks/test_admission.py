@@ -475,7 +475,7 @@ async def test_an_answer_holds_the_patch_and_a_refusal_its_status() -> None:
     assert answer["allowed"] is True
     done = {operation["path"]: operation["value"] for operation in json.loads(base64.b64decode(made.patch()))}
     assert done["/spec/suspend"] is True
-    assert done["/metadata/annotations"] == {"kbatch.dev/suspended": "true"}
+    assert done["/metadata/annotations"] == {"kbatch.dev/suspended": "true", "kbatch.dev/own-group": "true"}
     assert done["/spec/template/metadata"] == {"annotations": {"scheduling.k8s.io/group-name": "j"}}
     assert done["/spec/template/spec/schedulerName"] == "kube-batch"
     bad = podgroup()

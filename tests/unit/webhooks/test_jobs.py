@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION, SUSPENDED_ANNOTATION
+from kbatch.api.names import GROUP_NAME_ANNOTATION, OWN_GROUP_ANNOTATION, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job
 from webhooks.jobs import delay, generated_name
 
@@ -32,6 +32,7 @@ def delayed(body: dict[str, Any]) -> dict[str, Any]:
 
 
 HELD = {"metadata": {"annotations": {SUSPENDED_ANNOTATION: "true"}}, "spec": {"suspend": True}}
+OWN = {"metadata": {"annotations": {SUSPENDED_ANNOTATION: "true", OWN_GROUP_ANNOTATION: "true"}}, "spec": HELD["spec"]}
 
 
 def test_a_job_whose_pods_name_a_group_is_suspended() -> None:
@@ -41,14 +42,14 @@ def test_a_job_whose_pods_name_a_group_is_suspended() -> None:
 def test_a_job_with_a_queue_is_given_scheduler_and_group() -> None:
     template = {"metadata": {"annotations": {GROUP_NAME_ANNOTATION: "j"}}, "spec": {"schedulerName": "kube-batch"}}
     for scheduler in ("default-scheduler", ""):
-        assert delayed(job(queue="q", scheduler=scheduler)) == {**HELD, "spec": {"suspend": True, "template": template}}
+        assert delayed(job(queue="q", scheduler=scheduler)) == {**OWN, "spec": {"suspend": True, "template": template}}
     del template["spec"]
-    assert delayed(job(queue="q", scheduler="kube-batch")) == {**HELD, "spec": {"suspend": True, "template": template}}
+    assert delayed(job(queue="q", scheduler="kube-batch")) == {**OWN, "spec": {"suspend": True, "template": template}}
 
 
 def test_an_empty_queue_is_the_default_queue_and_not_none() -> None:
     template = {"metadata": {"annotations": {GROUP_NAME_ANNOTATION: "j"}}, "spec": {"schedulerName": "kube-batch"}}
-    assert delayed(job(queue="")) == {**HELD, "spec": {"suspend": True, "template": template}}
+    assert delayed(job(queue="")) == {**OWN, "spec": {"suspend": True, "template": template}}
 
 
 def test_a_group_that_is_named_goes_before_the_queue() -> None:
@@ -58,7 +59,7 @@ def test_a_group_that_is_named_goes_before_the_queue() -> None:
 def test_a_job_that_its_user_suspended_has_no_mark() -> None:
     assert delayed(job(group="g", scheduler="kube-batch", suspend=True)) == {}
     changes = delayed(job(queue="q", suspend=True))
-    assert "metadata" not in changes
+    assert changes["metadata"] == {"annotations": {OWN_GROUP_ANNOTATION: "true"}}
     assert set(changes["spec"]) == {"template"}
 
 
