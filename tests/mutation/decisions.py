@@ -174,6 +174,11 @@ MUTANTS: Final = (
         "a job is started that is evicted at once for one of its queue that was put off for its queue's share",
     ),
     Mutant(
+        "kept-out-preempt-later", f"{_ACTIONS}/allocate.py",
+        "tried = (*self._in_vain, *self._kept_out.values())", "tried = self._in_vain",
+        "a job is started that is evicted at once for one that a promise keeps out",
+    ),
+    Mutant(
         "kept-out-until-the-end", f"{_ACTIONS}/allocate.py",
         "        if self._let_back(job):", "        if False:",
         "a job is started that is evicted at once for one that a promise kept out which has ended meanwhile",

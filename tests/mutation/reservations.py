@@ -23,8 +23,13 @@ MUTANTS: Final = (
     # --- nominations of pods above the minimum ------------------------------------------------------------------------
     Mutant(
         "surplus-waits-no-more", _NOMINATIONS,
-        "            statement.pipeline(task, row)  # for it", "            pass  # for it",
+        "            _wait_on(rankings, statement, task, (row, *(other for _, other in promised)))", "            pass",
         "when a group's minimum is bound its other pods lose the nodes from which others were evicted for them",
+    ),
+    Mutant(
+        "surplus-waits-nowhere-else", _NOMINATIONS,
+        "(row, *(other for _, other in promised))", "(row,)",
+        "a pod whose place its group's minimum takes loses the room that this leaves",
     ),
     # --- the ledger ---------------------------------------------------------------------------------------------------
     Mutant(

@@ -399,4 +399,9 @@ MUTANTS: Final = (
         "known = self._over_quota.get(asked)", "known = next(iter(self._over_quota.values()), None)",
         "a group is told of the quota of another namespace",
     ),
+    Mutant(
+        "reclaims-idle-room", "kbatch/engine/preemption/planning.py",
+        "if units is None or (others and not units):", "if units is None:",
+        "a pod is nominated to idle room that was promised to others, for which nobody needs to go",
+    ),
 )  # fmt: skip

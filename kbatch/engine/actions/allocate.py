@@ -389,7 +389,8 @@ class _Line:
             self._searches = Searches(self.context, EVICTOR)
             self.session.caches.append(self._searches.forget)
         first = Line(self.session, self.queue)
-        before = (other for other in self._in_vain if other.priority > job.priority and wants_room(other))
+        tried = (*self._in_vain, *self._kept_out.values())
+        before = (other for other in tried if other.priority > job.priority and wants_room(other))
         for other in in_reach(self.session, self.queue, before):
             first.stand(other)
         self._in_vain = [other for other in self._in_vain if other.priority <= job.priority]

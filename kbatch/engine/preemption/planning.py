@@ -55,13 +55,15 @@ def planning(
 ) -> Generator[Turn, None, Statement | None]:
     """A statement that reaches the goal with an irreducible set of victims; open, and all of it waits.
 
-    None: no set of victims was found that helps, or none is needed for a minimum; nothing is left in the session.
+    None: no set of victims was found that helps, or none is needed, for a minimum or by other queues; nothing is left
+    in the session.
     `searches` is the action's own store of searches that may go on.
     """
     statement = Statement(context.session, goal.preemptor.job)
     plan = _Plan(Attempt(context, statement, goal, evictor.name, searches.budget), evictor, donors, searches)
     units = yield from plan.units()
-    if units is None:
+    others = all(queue.name != goal.preemptor.job.queue for queue in donors.queues) and donors.only is None
+    if units is None or (others and not units):
         statement.rollback()
         return None
     statement.pipeline_all()

@@ -370,8 +370,8 @@ def _settle_whole(
         return
     for number, (task, row) in enumerate(promised, start=1):
         bound = task.key in job.placed or _bind_one(rankings, statement, task, row)
-        if not bound and rankings.allows(task.cls, row, When.LATER):
-            statement.pipeline(task, row)  # for it others may have gone from there
+        if not bound:
+            _wait_on(rankings, statement, task, (row, *(other for _, other in promised)))
         if not number % _AT_ONCE:
             yield TURN
     yield from statement.commit()
@@ -422,6 +422,15 @@ def _settle_each(
             yield from statement.commit()
         else:
             statement.rollback()
+
+
+def _wait_on(rankings: NodeRankings, statement: Statement, task: Task, rows: Sequence[int]) -> None:
+    """Let a pod wait on where it did, for it others may have gone from there; or where another pod of its job has
+    waited that took its room.
+    """
+    for row in dict.fromkeys(rows):
+        if rankings.allows(task.cls, row, When.LATER) and statement.pipeline(task, row):
+            return
 
 
 def _undo(statement: Statement, mark: int) -> Iterator[Turn]:

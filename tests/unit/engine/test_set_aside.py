@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kbatch.api.conditions import ENQUEUED
+from kbatch.api.objects import Condition
 from kbatch.engine import CycleState, Memo
 from kbatch.engine.state.cycle_state import GatheredRoom
-from tests.unit.engine.worlds import EVERYTHING, Decisions, group, members, node, pod, policy, queue, run, world
+from tests.unit.engine.worlds import EVERYTHING, Decisions, group, members, node, pod, policy, queue, run, stamp, world
 
 
 def decided(*wanting: Any) -> Decisions:
@@ -151,3 +153,23 @@ def test_room_that_has_begun_to_gather_is_reason_enough_to_look_again() -> None:
     for known in (Memo(), memo):
         found = run(model, by, now=700, memo=known, state=state)
         assert found.evicted == ["old-0"]
+
+
+def test_reclaim_gives_no_idle_room_that_was_promised_to_others() -> None:
+    """2 of n1's 6 cpu are idle, and promised to gang, whose pods are there and whose queue comes later. The pod above
+    the minimum of some may not have it, neither from allocate nor from reclaim.
+    """
+    gang = group("gang", 2, at=2, queue="q3", min_resources={"cpu": "2"})
+    some = group("some", 1, queue="q1")
+    for each in (gang, some):
+        each.status.conditions = (Condition(type=ENQUEUED, status="True", last_transition_time=stamp(0)),)
+    model = world(
+        queue("q1", 3), queue("q2"), queue("q3"), node("n1", "6"), node("n2", "2"),
+        group("other", 1, queue="q2"), members("other", 7, "500m", on="n1"),
+        group("held", 1, queue="q3"), members("held", 1, "2", on="n2"),
+        some, pod("some-0", "500m", of="some", on="n1"), pod("some-1", "1", of="some"),
+        gang, members("gang", 2, "1", at=2),
+    )  # fmt: skip
+    found = run(model, policy(EVERYTHING), now=5)
+    told = [(one.pod, one.node) for each in found.transactions for one in each.nominations]
+    assert (sorted(found.binds), found.evicted, told) == (["gang-0", "gang-1"], [], [])

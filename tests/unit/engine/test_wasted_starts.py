@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kbatch.api.objects import PodStatus
+from kbatch.api.conditions import ENQUEUED
+from kbatch.api.objects import Condition, PodStatus
 from kbatch.api.podgroup import Disruption
 from tests.unit.engine.worlds import (
     EVERYTHING,
@@ -166,3 +167,23 @@ def test_who_is_kept_out_by_a_promise_does_not_evict_who_was_started_when_it_end
     sim = Simulation(model, ALL, recreate=False)
     assert starts(sim) == ["high-1"]
     assert sim.evictions == []
+
+
+def test_who_is_kept_out_by_a_promise_preempts_before_a_weaker_one_is_placed() -> None:
+    """high-1 asks for 4 of the 5 idle cpu, and 4 are promised to absent; low-2, of low, asks for the last one."""
+    absent = group("absent", 4, at=1, priority_class_name="mid", min_resources={"cpu": "4"})
+    low = group("low", 2, at=2, priority_class_name="low", disruption=Disruption.WHOLE)
+    high = group("high", 1, priority_class_name="high")
+    for each in (absent, low, high):
+        each.status.conditions = (Condition(type=ENQUEUED, status="True", last_transition_time=stamp(0)),)
+    pods = [pod(f"low-{n}", "2", of="low", at=2, on="n1", priority=1) for n in range(2)]
+    pods.append(pod("low-2", "1", of="low", at=2, priority=1))
+    sim = Simulation(
+        world(
+            CLASSES, queue(), node("n1", "10"), high, pod("high-0", "1", of="high", on="n1", priority=100),
+            pod("high-1", "4", of="high", priority=100), absent, low, pods,
+        ),
+        ALL,
+        recreate=False,
+    )  # fmt: skip
+    starts(sim)
