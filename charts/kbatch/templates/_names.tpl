@@ -91,3 +91,10 @@ two. A key that is null in it is left out, so that a default can be taken back.
 app.kubernetes.io/name: {{ printf "%s-test" (include "kbatch.name" .) | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
+
+{{- /* A namespace that kbatch looks after: the one that is given with the root, or the first of `namespaces` where that is not among them. */ -}}
+{{- define "kbatch.served" -}}
+{{- $root := index . 0 -}}
+{{- $wanted := index . 1 -}}
+{{- if or (not $root.Values.namespaces) (has $wanted $root.Values.namespaces) }}{{ $wanted }}{{ else }}{{ first $root.Values.namespaces }}{{ end -}}
+{{- end }}

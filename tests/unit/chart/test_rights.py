@@ -169,6 +169,22 @@ def test_the_gang_of_helm_test_is_made_by_an_account_that_may_do_no_more(
     assert name not in render({"tests": {"gang": {"enabled": False}}}).names("Pod")
 
 
+@pytest.mark.parametrize(
+    ("namespaces", "where"),
+    [([], "kbatch-system"), (["team-a", "kbatch-system"], "kbatch-system"), (["team-a", "team-b"], "team-a")],
+)
+def test_the_gang_of_helm_test_is_made_where_kbatch_looks_after_pods(
+    render: Callable[..., Any], namespaces: list[str], where: str
+) -> None:
+    name, rendered = "kbatch-gang-test", render({"namespaces": namespaces})
+    (binding,) = (one for one in rendered.of("RoleBinding") if one["metadata"]["name"] == name)
+    assert rendered.one("Role", name)["metadata"]["namespace"] == binding["metadata"]["namespace"] == where
+    assert binding["subjects"][0]["namespace"] == "kbatch-system"
+    pod = rendered.one("Pod", name)
+    assert pod["metadata"]["namespace"] == "kbatch-system"
+    assert pod["spec"]["containers"][0]["args"][2] == where
+
+
 def test_rights_may_be_somebody_elses_business(render: Callable[..., Any]) -> None:
     rendered = render({"rbac": {"create": False}})
     kinds = {item["kind"] for item in rendered.objects}
