@@ -234,6 +234,7 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
             if error.status != 403:
                 raise
             hidden = (*hidden, "Nodes")
+    lacks_pods = row.reason == "NotEnoughTasks"
     condition = conditions.find(group.status.conditions, conditions.SCHEDULED)
     stalled = conditions.find(group.status.conditions, conditions.STALLED)
     if row.over:
@@ -267,23 +268,35 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         broken="" if row.over else _broken(group),
         avoids=tuple(sorted(avoided(group.status.node_failures or (), group.spec.bad_node_limit))),
         hidden=hidden,
-        elsewhere=tuple(_of_other_schedulers(pods)) if row.reason == "NotEnoughTasks" else (),
+        elsewhere=tuple(_of_other_schedulers(pods, await _ours(client))) if lacks_pods and pods else (),
         stands=stands,
         unseen=await unseen_since(client) if row.waits else "",
     )
 
 
-def _of_other_schedulers(pods: list[Pod]) -> Iterator[str]:
-    """A line for each scheduler other than that of the usual name: its pods name the group, and may not be kbatch's.
+async def _ours(client: Api) -> str | None:
+    """The schedulerName of the installation; None where its ConfigMap does not say it, or may not be read."""
+    from kbatch.cli.configuration import Installed, installed
 
-    The installation can give kbatch another name, which cannot be seen from here, so the line says what counts.
+    try:
+        found = await installed(client)
+    except ApiError:
+        return None  # the answer does not depend on it
+    return found.scheduler_name if isinstance(found, Installed) else None
+
+
+def _of_other_schedulers(pods: list[Pod], ours: str | None) -> Iterator[str]:
+    """A line for each other scheduler than the installed one (`ours`), whose pods name the group.
+
+    Where it is not known what that is called, the line says what counts.
     """
     found = Counter(pod.spec.scheduler_name or "default-scheduler" for pod in pods)
+    counts = ours or f"{USUAL_NAME}, if the installation sets no other"
     for name, count in sorted(found.items()):
-        if name != USUAL_NAME:
+        if name != (ours or USUAL_NAME):
             yield (
                 f"{count} of these pods have spec.schedulerName {name}: only those of kbatch's "
-                f"({USUAL_NAME}, if the installation sets no other) count as members; make them anew with that"
+                f"({counts}) count as members; make them anew with that"
             )
 
 

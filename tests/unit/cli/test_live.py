@@ -355,6 +355,23 @@ def test_pods_of_another_scheduler_are_named_where_pods_are_missing(ask: Any, se
     assert json.loads(ask("explain", "team/big", "-o", "json").stdout)["otherSchedulers"] == [said]
 
 
+def test_which_scheduler_is_another_one_the_installation_says(ask: Any, server: ThreadingHTTPServer) -> None:
+    answers = server.answers  # type: ignore[attr-defined]
+    lacking = {"type": "Scheduled", "status": "False", "reason": "NotEnoughTasks", "message": "0 of 3 pods exist"}
+    answers[f"{ROOT}/namespaces/team/podgroups/big"] = {
+        **WAITING, "status": {"phase": "Pending", "conditions": [lacking]}
+    }  # fmt: skip
+    config = installed("a")
+    config["metadata"]["annotations"] = {"kbatch.dev/scheduler-name": "gpu-batch"}
+    answers["/api/v1/configmaps"] = a_list([config])
+    answers["/api/v1/namespaces/team/pods"] = a_list([pod("big-0", schedulerName="gpu-batch"), pod("big-1")])
+    said = (
+        "1 of these pods have spec.schedulerName kube-batch: only those of kbatch's (gpu-batch) count as members; "
+        "make them anew with that"
+    )
+    assert json.loads(ask("explain", "team/big", "-o", "json").stdout)["otherSchedulers"] == [said]
+
+
 @pytest.mark.usefixtures("server")
 @pytest.mark.parametrize(
     ("name", "said"),
