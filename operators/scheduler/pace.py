@@ -3,7 +3,9 @@
 In a busy cluster why a group waits is another thing in each cycle, in numbers or in kind. Where it stands (in queue or
 not, scheduled or not), and what is said of a new generation of its spec, is written at once, always. A reason that
 changed is written at once too, but for a group whose reason changed again and again: then once it has held for a
-while, since one that comes and goes is no news, but one that stays is what its user has to know. A message that changed
+while, since one that comes and goes is no news, but one that stays is what its user has to know. The first change after
+a group's standing has changed is always written at once: a gang that has lost a pod lacks one until it is made anew, and
+then lacks room for it. A message that changed
 is written after a while, and the second time after a long while. Groups go by their uid: what was written of one says
 nothing of the next one of its name.
 """
@@ -43,11 +45,13 @@ class _Writes(NamedTuple):
         rested: when it counts as not written for long, if it is left alone until then: each write puts that off by
             `REST_SECONDS`.
         held: how many of them were reasons that were written because they held.
+        stands: the last one said that its standing changed.
     """
 
     last: float
     rested: float
     held: int = 0
+    stands: bool = False
 
     @property
     def allowed(self) -> float:
@@ -91,8 +95,9 @@ class Pace:
         rested, held = now, 0
         if before is not None and before.rested > now:
             rested = before.rested
-            held = before.held + (what is Difference.REASON and before.allowed > now)
-        self._writes[uid] = _Writes(now, min(rested, now + (WRITES_AT_ONCE - 1) * REST_SECONDS) + REST_SECONDS, held)
+            held = before.held + (what is Difference.REASON and before.allowed > now and not before.stands)
+        until = min(rested, now + (WRITES_AT_ONCE - 1) * REST_SECONDS) + REST_SECONDS
+        self._writes[uid] = _Writes(now, until, held, what is Difference.STATUS)
 
     def wrote_start(self, uid: str) -> None:
         """When the group is to start is written now."""
@@ -110,6 +115,8 @@ class Pace:
             return self._started.get(uid, now - START_SECONDS) + START_SECONDS
         writes = self._writes.get(uid)
         if what is Difference.STATUS or writes is None or writes.rested <= now:
+            return now
+        if what is Difference.REASON and writes.stands:
             return now
         if what is Difference.REASON:
             _, since = self._reasons.get(uid, (None, now))

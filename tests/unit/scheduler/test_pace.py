@@ -60,6 +60,21 @@ def test_reasons_that_come_and_go_are_written_at_once_and_then_now_and_then() ->
     assert times == [0, 1, 2, 1800, 3600, 5400]
 
 
+def test_the_first_reason_after_a_change_of_standing_is_written_at_once() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for _ in range(5):  # of a group that runs, loses a pod, and so on
+        pace.wrote("g", STATUS)
+        clock.now += 1
+        pace.saw("g", "no pod")
+        pace.saw("g", "no room")
+        assert pace.due("g", REASON) == clock.now
+        pace.wrote("g", REASON)
+        clock.now += 1
+    pace.saw("g", "no pod")
+    assert pace.due("g", REASON) == clock.now + HOLDS[0], "only the first, and none of these counts as one that held"
+
+
 def test_a_reason_that_holds_is_written_and_the_next_when_it_held_for_longer() -> None:
     clock = Clock()
     pace = Pace(clock)
