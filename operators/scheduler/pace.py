@@ -4,10 +4,9 @@ In a busy cluster why a group waits is another thing in each cycle, in numbers o
 not, scheduled or not), and what is said of a new generation of its spec, is written at once, always. A reason that
 changed is written at once too, but for a group whose reason changed again and again: then once it has held for a
 while, since one that comes and goes is no news, but one that stays is what its user has to know. The first change after
-a group's standing has changed is always written at once: a gang that has lost a pod lacks one until it is made anew, and
-then lacks room for it. A message that changed
-is written after a while, and the second time after a long while. Groups go by their uid: what was written of one says
-nothing of the next one of its name.
+a group was placed and is so no longer is always written at once: a gang that has lost a pod lacks one until that is
+made anew, and then lacks room for it. A message that changed is written after a while, and the second time after a long
+while. Groups go by their uid: what was written of one says nothing of the next one of its name.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ class _Writes(NamedTuple):
         rested: when it counts as not written for long, if it is left alone until then: each write puts that off by
             `REST_SECONDS`.
         held: how many of them were reasons that were written because they held.
-        stands: the last one said that its standing changed.
+        fell: the last one said that it is not placed any more.
     """
 
     last: float
     rested: float
     held: int = 0
-    stands: bool = False
+    fell: bool = False
 
     @property
     def allowed(self) -> float:
@@ -87,17 +86,17 @@ class Pace:
         if uid in self._writes and (before is None or before[0] != said):
             self._reasons[uid] = said, self._clock()
 
-    def wrote(self, uid: str, what: Difference) -> None:
-        """The group is written now, because so much had changed."""
+    def wrote(self, uid: str, what: Difference, *, fell: bool = False) -> None:
+        """The group is written now, because so much had changed; `fell`: it was placed, and is so no longer."""
         if what is Difference.START:
             return
         now, before = self._clock(), self._writes.get(uid)
         rested, held = now, 0
         if before is not None and before.rested > now:
             rested = before.rested
-            held = before.held + (what is Difference.REASON and before.allowed > now and not before.stands)
+            held = before.held + (what is Difference.REASON and before.allowed > now and not before.fell)
         until = min(rested, now + (WRITES_AT_ONCE - 1) * REST_SECONDS) + REST_SECONDS
-        self._writes[uid] = _Writes(now, until, held, what is Difference.STATUS)
+        self._writes[uid] = _Writes(now, until, held, fell)
 
     def wrote_start(self, uid: str) -> None:
         """When the group is to start is written now."""
@@ -116,7 +115,7 @@ class Pace:
         writes = self._writes.get(uid)
         if what is Difference.STATUS or writes is None or writes.rested <= now:
             return now
-        if what is Difference.REASON and writes.stands:
+        if what is Difference.REASON and writes.fell:
             return now
         if what is Difference.REASON:
             _, since = self._reasons.get(uid, (None, now))

@@ -42,7 +42,7 @@ from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
 from operators.scheduler.deferred import Rank
 from operators.scheduler.pace import MESSAGE_SECONDS, Pace
-from operators.scheduler.status_diff import Difference, Wanted, difference, manifest, start_moved, start_of
+from operators.scheduler.status_diff import Difference, Wanted, difference, fell, manifest, start_moved, start_of
 from operators.scheduler.status_queue import Due, StatusQueue
 from operators.scheduler.unconfirmed import Unconfirmed
 from operators.scheduler.write_loop import Write, WriteLoop
@@ -325,7 +325,7 @@ class StatusWriter:
             _log.info("status of %s: %s", key, error)
             return False
         self._metrics.status_writes.labels("ok").inc()
-        self._pace.wrote(wanted.uid, apart)
+        self._pace.wrote(wanted.uid, apart, fell=fell(group, wanted))
         if told:
             self._pace.wrote_start(wanted.uid)
         elif moved:

@@ -88,6 +88,15 @@ def conditions_differ(group: PodGroup, wanted: Wanted) -> Difference:
     return found
 
 
+def fell(group: PodGroup, wanted: Wanted) -> bool:
+    """Whether the group was placed, as its status says, and is so no longer."""
+    stood = conditions.find(group.status.conditions, conditions.SCHEDULED)
+    stands = conditions.find(wanted.conditions, conditions.SCHEDULED)
+    if stood is None or stands is None:
+        return False
+    return stood.status == conditions.TRUE and stands.status != conditions.TRUE
+
+
 def start_moved(standing: EstimatedStart | None, estimate: StartEstimate | None) -> bool:
     """Whether when a group is to start has changed so much that it is worth a write."""
     if standing is None or estimate is None:

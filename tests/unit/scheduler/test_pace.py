@@ -60,11 +60,11 @@ def test_reasons_that_come_and_go_are_written_at_once_and_then_now_and_then() ->
     assert times == [0, 1, 2, 1800, 3600, 5400]
 
 
-def test_the_first_reason_after_a_change_of_standing_is_written_at_once() -> None:
+def test_the_first_reason_of_a_group_that_is_placed_no_longer_is_written_at_once() -> None:
     clock = Clock()
     pace = Pace(clock)
     for _ in range(5):  # of a group that runs, loses a pod, and so on
-        pace.wrote("g", STATUS)
+        pace.wrote("g", STATUS, fell=True)
         clock.now += 1
         pace.saw("g", "no pod")
         pace.saw("g", "no room")

@@ -7,7 +7,7 @@ import time
 from kbatch.api.objects import Condition
 from kbatch.engine import StartEstimate
 from kbatch.times import SECOND
-from operators.scheduler.status_diff import Difference, Wanted, difference, start_moved, start_of
+from operators.scheduler.status_diff import Difference, Wanted, difference, fell, start_moved, start_of
 from tests.unit.scheduler.fakes import group
 
 
@@ -30,3 +30,12 @@ def test_what_was_said_of_an_older_generation_is_said_again() -> None:
     now = Condition(type="Scheduled", status="True", reason="r", observed_generation=2)
     assert difference(group(conditions=(said,)), Wanted("u", (now,), 0)) is Difference.STATUS
     assert difference(group(conditions=(said,)), Wanted("u", (said,), 0)) is Difference.NOTHING
+
+
+def test_a_group_falls_that_was_placed_and_is_so_no_longer() -> None:
+    placed, waits = (Condition(type="Scheduled", status=status, reason="r") for status in ("True", "False"))
+    assert fell(group(conditions=(placed,)), Wanted("u", (waits,), 0))
+    for before, after in ((waits, waits), (waits, placed), (placed, placed)):
+        assert not fell(group(conditions=(before,)), Wanted("u", (after,), 0))
+    assert not fell(group(conditions=()), Wanted("u", (waits,), 0))
+    assert not fell(group(conditions=(placed,)), Wanted("u", (), 0))
