@@ -228,4 +228,4 @@ def _of_job_before(group: PodGroup, job: Job) -> bool:
 def _is_held(job: Job) -> bool:
     """Whether kbatch holds it back for a group that is its user's to make: no pod is there that could say why."""
     marked = (job.metadata.annotations or {}).get(SUSPENDED_ANNOTATION) == "true"
-    return marked and job.spec.suspend and named_group(job) is not None and job.metadata.deletion_timestamp is None
+    return marked and job.spec.suspend and not group_of_its_own(job) and job.metadata.deletion_timestamp is None

@@ -380,6 +380,19 @@ async def test_a_job_made_anew_joins_a_group_that_its_user_made(server: Server, 
     assert not server.job().spec.suspend
 
 
+async def test_nobody_is_asked_for_the_group_that_is_made_for_the_job(
+    server: Server, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is made as long as the Job is to run no pods."""
+    now = 100.0
+    monkeypatch.setattr(controller._jobs, "_clock", lambda: now)
+    submit(server, controller, named="j", own=True, parallelism=0)
+    for _ in range(2):
+        assert await controller.reconcile("ns/j") == "gone"
+        now += 11
+    assert told.all == []
+
+
 async def test_a_job_whose_group_nobody_makes_is_told_once_after_a_while(
     server: Server, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
