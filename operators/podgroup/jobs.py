@@ -28,7 +28,6 @@ from kbatch.model.jobs_release import (
     group_for,
     group_of_its_own,
     members,
-    named_group,
     patch,
     step,
     wants_group,

@@ -191,6 +191,13 @@ class Nominated:
             if any(each.total for each in fewer):
                 yield from coupled.strangers(fewer)
 
+    def counters(self, cls: TaskClass, coupled: Coupled) -> list[Counter]:
+        """Those that wait, as far as they matter to a pod of a class that binds now."""
+        if not (self._pods and (coupled.spread or coupled.affinity)):
+            return []
+        spread, affinity = self._fewer(cls, coupled)
+        return [*spread, *affinity]
+
     def _fewer(self, cls: TaskClass, coupled: Coupled) -> tuple[list[Counter], list[Counter]]:
         """Those that wait, as the counters of the class's spread and affinity have them."""
         found = self._counters.get(cls.id)

@@ -172,7 +172,9 @@ class Neighbours:
         Where nearly each row is a domain of its own (hosts), its count stands for it.
         """
         coupled = self._coupled(cls)
-        counters = (*(each.counter for each in coupled.spread), *coupled.anti_now, *coupled.facing, *coupled.affinity)
+        counters = [*(each.counter for each in coupled.spread), *coupled.anti_now, *coupled.facing, *coupled.affinity]
+        if self._nominated is not None:
+            counters += self._nominated.counters(cls, coupled)
         rows = len(self._table)
         return [
             counter.everywhere() if 2 * len(counter.counts) > rows else counter.domain.astype(np.int64)
