@@ -189,18 +189,19 @@ def topology(*, quick: bool) -> list[str]:
     return missed
 
 
-def as_one(module: str, *, full: Sequence[str] = (), quick: Sequence[str] = (), keeps: bool = True) -> Part:
-    """A benchmark that runs all its rows by itself, with these arguments; `keeps`: its figures are told to be kept."""
+def as_one(module: str, *, full: Sequence[str] = (), small: Sequence[str] = (), keeps: bool = True) -> Part:
+    """A benchmark that runs all its rows by itself, with these arguments, `small` ones in the quick run. `keeps`: it is
+    told where to keep its figures.
+    """
     name = module.rpartition(".")[2]
 
     def part(*, quick: bool) -> list[str]:
-        command = [sys.executable, "-m", f"tests.bench.{module}", *(few if quick else full)]
+        command = [sys.executable, "-m", f"tests.bench.{module}", *(small if quick else full)]
         if keeps and not quick:
             KEPT.mkdir(parents=True, exist_ok=True)
             command += ["--json", str(KEPT / f"{name}.jsonl")]
         return [name] if subprocess.run(command, check=False).returncode else []
 
-    few = quick
     return part
 
 
@@ -215,17 +216,17 @@ PARTS: Final[Mapping[str, Part]] = {
     "shares": as_one("shares"),
     "topology": topology,
     "scale": as_one("scale"),
-    "churn": as_one("churn", quick=["--pods", "40000"]),
-    "simulate": as_one("simulate", quick=["200"]),
-    "traces": as_one("traces", quick=["--jobs", "5000", "easy", "conservative"]),
-    "stream": as_one("stream", quick=["--seconds", "3"]),
-    "full": as_one("full", quick=["--ways", "default, EASY"]),
-    "wasted": as_one("wasted", full=["--evictions", "5000"], quick=["--evictions", "500", "--ways", "default"]),
-    "stub": as_one("stub", quick=["kbatch stream", "--nodes", "500", "--rate", "200"]),
-    "live": as_one("live", full=["--keep"], quick=["--pods", "1000", "--nodes", "200", "--standing", "0"], keeps=False),
+    "churn": as_one("churn", small=["--pods", "40000"]),
+    "simulate": as_one("simulate", small=["200"]),
+    "traces": as_one("traces", small=["--jobs", "5000", "easy", "conservative"]),
+    "stream": as_one("stream", small=["--seconds", "3"]),
+    "full": as_one("full", small=["--ways", "default, EASY"]),
+    "wasted": as_one("wasted", full=["--evictions", "5000"], small=["--evictions", "500", "--ways", "default"]),
+    "stub": as_one("stub", small=["kbatch stream", "--nodes", "500", "--rate", "200"]),
+    "live": as_one("live", full=["--keep"], small=["--pods", "1000", "--nodes", "200", "--standing", "0"], keeps=False),
     "crowded": crowded,
-    "installed": as_one("live.installed", quick=["--pods", "500", "--nodes", "100", "--rounds", "1"]),
-    "gang": as_one("live.gang", quick=["--nodes", "100", "--standing", "1000", "--pods", "500", "--gangs", "5"]),
+    "installed": as_one("live.installed", small=["--pods", "500", "--nodes", "100", "--rounds", "1"]),
+    "gang": as_one("live.gang", small=["--nodes", "100", "--standing", "1000", "--pods", "500", "--gangs", "5"]),
 }
 
 

@@ -317,8 +317,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "hooks-not-undone", f"{_SESSION}/statement.py",
-        "undos = _tell(hooks, task, row)\n            except Exception as error:\n                self._apply(",
-        "_tell(hooks, task, row)\n            except Exception as error:\n                self._apply(",
+        "undos = tell(hooks, task, row)\n            except Exception as error:\n                self._apply(",
+        "tell(hooks, task, row)\n            except Exception as error:\n                self._apply(",
         "plugins and budgets remember pods that were only tried",
     ),
     Mutant(

@@ -373,7 +373,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "neighbours-stay", "kbatch/engine/reservation/ahead.py",
-        "self._session.plugins.removed_hooks) if self._heeded", "self._session.plugins.removed_hooks) if False",
+        "self._session.plugins.removed_hooks if self._heeded", "self._session.plugins.removed_hooks if False",
         "a gang is not planned onto nodes that its own kind is going to leave",
     ),
     Mutant(

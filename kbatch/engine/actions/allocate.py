@@ -19,9 +19,8 @@ import heapq
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.alike import judged_alike, moment, tells_of_others, told_alike
@@ -185,10 +184,6 @@ def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, N
         statement.rollback(mark)
     statement.rollback()
     return False
-
-
-_PUT_OFF: Final = 16
-"""Of so many that were put off it is tried whether they fit, before one that matters less is placed."""
 
 
 class _Line:
@@ -377,7 +372,7 @@ class _Line:
             return True
         if modest:
             before = (other for other in self._put_off if other.priority > job.priority and other.possible)
-            if (yield from any_fits(self.context, list(islice(before, _PUT_OFF)))):
+            if (yield from any_fits(self.context, before)):
                 self._put_off.append(job)
                 return False
         yield from self._preempt_before(job)

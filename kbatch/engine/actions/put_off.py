@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from functools import partial
+from itertools import islice
+from typing import Final
 
 from kbatch.engine.actions.common import moments_of, rankings_of
 from kbatch.engine.context import CycleContext
@@ -15,10 +17,13 @@ from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
 
+_MOST: Final = 16
+"""Each one that is tried may take as long as one that is placed."""
+
 
 def any_fits(context: CycleContext, jobs: Iterable[JobState]) -> Generator[Turn, None, bool]:
-    """Whether the next step of one of the jobs fits, were it tried now."""
-    for job in jobs:
+    """Whether the next step of one of the jobs fits, were it tried now; of the first `_MOST` of them."""
+    for job in list(islice(jobs, _MOST)):
         if (yield from working(context.session, job, partial(_fits, context, job), False)):
             return True
         yield TURN

@@ -6,14 +6,14 @@ that instant, and is the same code that places in earnest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kbatch.engine.plugin import Undo
 from kbatch.engine.reservation.charges import Refunds
+from kbatch.engine.session.hooks import take_back, tell
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.timeline import Release
-from kbatch.model.tasks import Task
 
 
 class Ahead:
@@ -45,14 +45,15 @@ class Ahead:
         capped = self._capped = queue if limited else None
         self._refunds = Refunds(session) if capped is not None and capped.record.excess_budget is not None else None
         self._jobs = session.model.jobs
-        self._undos: list[Sequence[Callable[[], None]]] = []
-        self._there: list[tuple[Release, Sequence[Callable[[], None]]]] = []
+        self._undos: list[Sequence[Undo]] = []
+        self._there: list[tuple[Release, Sequence[Undo]]] = []
         self.gone = 0
 
     def begin(self) -> None:
         """Let what terminates be there until it has ended."""
         for release in self._leaving:
-            undos = self._told(release, self._session.plugins.followers(release.task.cls)) if self._heeded else ()
+            hooks = self._session.plugins.followers(release.task.cls) if self._heeded else ()
+            undos = tell(hooks, release.task, release.row)
             self._session.room.pipeline(release.task.cls, release.row)
             self._there.append((release, undos))
 
@@ -62,34 +63,20 @@ class Ahead:
         while self._there:
             release, undos = self._there.pop()
             self._session.room.pipeline(release.task.cls, release.row, -1)
-            for undo in reversed(undos):
-                undo()
+            take_back(undos)
 
     def to(self, count: int) -> None:
         """Let so many of the pods have ended, the first of them."""
         while self.gone < count:
             release = self._releases[self.gone]
-            self._undos.append(self._told(release, self._session.plugins.removed_hooks) if self._heeded else ())
+            hooks = self._session.plugins.removed_hooks if self._heeded else ()
+            self._undos.append(tell(hooks, release.task, release.row))
             self._move(release, 1)
             self.gone += 1
         while self.gone > count:
             self.gone -= 1
             self._move(self._releases[self.gone], -1)
-            for undo in reversed(self._undos.pop()):
-                undo()
-
-    @staticmethod
-    def _told(release: Release, hooks: Sequence[Callable[[Task, int], Undo]]) -> Sequence[Callable[[], None]]:
-        """Tell those who follow which pods stand where; what takes it back."""
-        done: list[Callable[[], None]] = []
-        try:
-            for hook in hooks:
-                done.append(hook(release.task, release.row))  # noqa: PERF401 -- those before an error must be known
-        except Exception:
-            for undo in reversed(done):
-                undo()
-            raise
-        return done
+            take_back(self._undos.pop())
 
     def _move(self, release: Release, sign: int) -> None:
         task = release.task

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 from kbatch.api.reasons import Reason
 from kbatch.engine.decisions import OWN_SAKE, TURN, Bind, Eviction, Nomination, Transaction, Turn
 from kbatch.engine.session.errors import CulpritError
+from kbatch.engine.session.hooks import take_back, tell
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.nodes import Mask
@@ -167,7 +168,7 @@ class Statement:
         """
         session, job = self.session, self.job
         try:
-            _undo(session.leaving.pop(task.key))
+            take_back(session.leaving.pop(task.key))
         except Exception as error:  # noqa: BLE001 -- as in `rollback`
             session.mishaps.append((job, error))
         self._apply(Operation.EVICT, task, session.nodes.row.get(task.node, -1), job, -1)
@@ -189,7 +190,7 @@ class Statement:
         while len(self._steps) > mark:
             operation, task, row, job, _, undos, _ = self._steps.pop()
             try:
-                _undo(undos)
+                take_back(undos)
             except Exception as error:  # noqa: BLE001 -- the sums come first; the group is left out afterwards
                 self.session.mishaps.append((job, error))
             self._apply(operation, task, row, job, -1)
@@ -219,7 +220,7 @@ class Statement:
             hooks = self.session.plugins.delayers(task.cls) if step.undos else []
             if hooks:
                 try:
-                    undos = _tell(hooks, task, row)
+                    undos = tell(hooks, task, row)
                 except Exception as error:
                     raise CulpritError(job) from error
                 self._steps[at] = step._replace(undos=(*step.undos, *undos))
@@ -304,7 +305,7 @@ class Statement:
         undos: tuple[Callable[[], None], ...] = ()
         if hooks:
             try:
-                undos = _tell(hooks, task, row)
+                undos = tell(hooks, task, row)
             except Exception as error:
                 self._apply(operation, task, row, job, -1)
                 raise CulpritError(job) from error
@@ -375,36 +376,6 @@ class Statement:
 
 
 _number = attrgetter("number")
-
-
-def _tell(
-    hooks: Sequence[Callable[[Task, int], Callable[[], None]]], task: Task, row: int
-) -> tuple[Callable[[], None], ...]:
-    """What takes back what the hooks did when they were told of a task on a row. One that raises leaves nothing."""
-    done: list[Callable[[], None]] = []
-    try:
-        for hook in hooks:
-            done.append(hook(task, row))  # noqa: PERF401 -- those before an error must be known
-    except BaseException:
-        _undo(done)
-        raise
-    return tuple(done)
-
-
-def _undo(undos: Sequence[Callable[[], None]]) -> None:
-    """Take the hooks' changes back, the last first: all of them, whichever raises.
-
-    Raises:
-        Exception: the first that was raised.
-    """
-    found: Exception | None = None
-    for undo in reversed(undos):
-        try:
-            undo()
-        except Exception as error:  # noqa: BLE001 -- raised when all is done
-            found = found or error
-    if found is not None:
-        raise found
 
 
 def _put(where: dict[str, _T], key: str, value: _T, sign: int) -> None:
