@@ -12,6 +12,9 @@ from kbatch.api.reasons.base import MOST_KINDS, Reason, amount, count
 _OF_ROOM: Final = ("insufficient ", "too many pods")
 """How the words for nodes begin (`kbatch.api.node_reasons`) that more room would change."""
 
+_CORDONED: Final = "unschedulable"
+"""What they are of cordoned nodes."""
+
 
 class Protector(Enum):
     """What keeps pods from being evicted for others that may otherwise have their room. The value: its words."""
@@ -284,14 +287,28 @@ def _capacity_help(reason: NotEnoughResources) -> str:
     if not reason.nodes:
         return "add nodes"
     if reason.resource:
-        return f"free {amount(reason.resource, reason.missing)} or add nodes"
-    return "free or add nodes that take these pods"
+        return _one_of(*_uncordon(reason), f"free {amount(reason.resource, reason.missing)} or add nodes")
+    return _one_of(*_uncordon(reason), "free or add nodes that take these pods")
 
 
 def _demand_help(reason: NotEnoughResources) -> str:
     if not reason.nodes:
         return "add nodes"
-    kinds = [short for short, _ in reason.nodes_by_reason]
-    if reason.resource or not kinds or any(short.startswith(_OF_ROOM) for short in kinds):
-        return "add larger or more nodes, or lower minMember or the pods' requests"
-    return f"add nodes that take these pods, or change what keeps them off: {', '.join(sorted(kinds)[:MOST_KINDS])}"
+    kinds = sorted(short for short, _ in reason.nodes_by_reason)
+    if reason.fitting or not kinds or any(short.startswith(_OF_ROOM) for short in kinds):
+        return _one_of(*_uncordon(reason), "add larger or more nodes", "lower minMember or the pods' requests")
+    others = ", ".join([short for short in kinds if short != _CORDONED][:MOST_KINDS])
+    change = [f"change what keeps them off: {others}"] if others else []
+    return _one_of(*_uncordon(reason), "add nodes that take these pods", *change)
+
+
+def _uncordon(reason: NotEnoughResources) -> list[str]:
+    """Whether the cordoned nodes would serve is not known; who cordoned them is asked first."""
+    cordoned = sum(nodes for short, nodes in reason.nodes_by_reason if short == _CORDONED)
+    return [f"uncordon {count(cordoned, 'node')}"] if cordoned else []
+
+
+def _one_of(*ways: str) -> str:
+    """`a`, `a, or b`, `a, b, or c`."""
+    *first, last = ways
+    return f"{', '.join(first)}, or {last}" if first else last

@@ -116,6 +116,24 @@ def test_larger_nodes_are_not_asked_for_where_room_is_not_what_lacks() -> None:
     assert node_reasons.TooManyPods().short == "too many pods"
 
 
+def test_cordoned_nodes_are_uncordoned_before_any_are_added() -> None:
+    kinds = (("unschedulable", 2),)
+    alone = ClusterTooSmall(needed=1, placeable=0, resource="cpu", missing=1000, nodes=2, nodes_by_reason=kinds)
+    assert alone.message.endswith("; uncordon 2 nodes, or add nodes that take these pods")
+    selected = ClusterTooSmall(needed=1, placeable=0, nodes=3, nodes_by_reason=(*kinds, ("node selector", 1)))
+    assert selected.message.endswith(
+        "; uncordon 2 nodes, add nodes that take these pods, or change what keeps them off: node selector"
+    )
+    mixed = (("unschedulable", 1), ("insufficient cpu", 1))
+    small = ClusterTooSmall(needed=1, placeable=0, resource="cpu", missing=1000, nodes=2, nodes_by_reason=mixed)
+    assert small.message.endswith(
+        "; uncordon 1 node, add larger or more nodes, or lower minMember or the pods' requests"
+    )
+    busy = NotEnoughResources(needed=1, placeable=0, resource="cpu", missing=1000, nodes=2, nodes_by_reason=mixed)
+    assert busy.message.endswith("; uncordon 1 node, or free 1 cpu or add nodes")
+    assert node_reasons.NodeUnschedulable().short == "unschedulable"
+
+
 def test_an_empty_cluster_is_said_to_be_empty() -> None:
     assert NotEnoughResources(needed=2, placeable=0).message == "0 of 2 pods can be placed; 0/0 nodes fit; add nodes"
     assert ClusterTooSmall(needed=2, placeable=0).message.endswith("0/0 nodes fit; add nodes")
