@@ -13,6 +13,7 @@ DEFAULT_QUEUE: Final = "default"
 
 SCHEDULER_NAME_ANNOTATION: Final = "kbatch.dev/scheduler-name"
 DEFAULT_QUEUE_ANNOTATION: Final = "kbatch.dev/default-queue"
+NAMESPACES_ANNOTATION: Final = "kbatch.dev/namespaces"
 """On the ConfigMap of an installed scheduler: the schedulerName of its pods, and the queue of those that name none."""
 
 GROUP_NAME_ANNOTATION: Final = "scheduling.k8s.io/group-name"

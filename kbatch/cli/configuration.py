@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from kbatch.cli.permitted import if_readable
 
 if TYPE_CHECKING:
     from kbatch.api.configuration import SchedulerConfiguration
@@ -29,12 +32,21 @@ class Installed:
         text: its configuration. place: what to call that.
         scheduler_name: of the pods that it schedules. default_queue: of those that name none. None: its ConfigMap does
             not say so.
+        namespaces: those that it looks after; none: all.
     """
 
     text: str
     place: str
     scheduler_name: str | None = None
     default_queue: str | None = None
+    namespaces: tuple[str, ...] = ()
+
+    def leaves_alone(self, namespaces: Iterable[str]) -> str:
+        """Which of these kbatch does not look after, as one clause; empty where it looks after all of them."""
+        others = sorted(set(namespaces) - set(self.namespaces)) if self.namespaces else []
+        if not others:
+            return ""
+        return f"kbatch is installed for namespaces {', '.join(self.namespaces)}; it leaves alone {', '.join(others)}"
 
     @property
     def given(self) -> tuple[str, str]:
@@ -82,7 +94,7 @@ async def installed(api: Api) -> Installed | str:
     Raises:
         KubeError: the cluster does not answer, or refuses for another reason than a missing permission.
     """
-    from kbatch.api.names import DEFAULT_QUEUE_ANNOTATION, SCHEDULER_NAME_ANNOTATION
+    from kbatch.api.names import DEFAULT_QUEUE_ANNOTATION, NAMESPACES_ANNOTATION, SCHEDULER_NAME_ANNOTATION
     from kbatch.kube.errors import ApiError
     from kbatch.kube.kinds import Kind
     from kbatch.kube.lists import list_all
@@ -107,5 +119,20 @@ async def installed(api: Api) -> Installed | str:
         return f"there are several schedulers' configurations ({', '.join(sorted(places))})"
     says = ours[0]["metadata"].get("annotations") or {}
     return Installed(
-        ours[0]["data"][KEY], places[0], says.get(SCHEDULER_NAME_ANNOTATION), says.get(DEFAULT_QUEUE_ANNOTATION)
+        ours[0]["data"][KEY],
+        places[0],
+        says.get(SCHEDULER_NAME_ANNOTATION),
+        says.get(DEFAULT_QUEUE_ANNOTATION),
+        tuple(name for name in (says.get(NAMESPACES_ANNOTATION) or "").split(",") if name),
     )
+
+
+async def left_alone(api: Api, namespaces: Iterable[str]) -> str:
+    """Which of these namespaces the installed scheduler does not look after, as one clause; empty for none, and where
+    it is not known how it is installed.
+
+    Raises:
+        KubeError: the cluster does not answer.
+    """
+    found = await if_readable(installed(api))
+    return found.leaves_alone(namespaces) if isinstance(found, Installed) else ""

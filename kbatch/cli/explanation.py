@@ -11,6 +11,7 @@ from kbatch.api import conditions
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import EstimatedStart, Pod, PodGroup
 from kbatch.api.reasons import ResourceClaimsUnsupported
+from kbatch.cli.configuration import left_alone
 from kbatch.cli.events import newest
 from kbatch.cli.held import is_held, told, why_no_group, why_not_held
 from kbatch.cli.leader import unseen_since
@@ -89,6 +90,7 @@ class Explanation:
         unseen: since when (RFC 3339) no scheduler of kbatch has renewed its Lease; empty while one does, or if that is
             not known.
         elsewhere: where pods are missing, what is to be said of those that name it for another scheduler.
+        alone: that kbatch is installed for other namespaces; empty where it looks after this one.
     """
 
     subject: str
@@ -107,6 +109,7 @@ class Explanation:
     elsewhere: tuple[str, ...] = ()
     stands: tuple[Stand, ...] = ()
     unseen: str = ""
+    alone: str = ""
 
     def json(self) -> dict[str, Any]:
         """As one object."""
@@ -117,6 +120,7 @@ class Explanation:
             "message": self.message,
             "since": self.since or None,
             "schedulerUnseenSince": self.unseen or None,
+            "leftAlone": self.alone or None,
             "estimatedStart": self.group.json()["estimatedStart"] if self.group is not None else None,
             "stalled": None if self.stalled is None else {"reason": self.stalled[0], "message": self.stalled[1]},
             "group": None if self.group is None else self.group.json(),
@@ -137,6 +141,8 @@ class Explanation:
             yield f"  reason   {self.reason}"
         if self.message:
             yield f"           {self.message}"
+        if self.alone:
+            yield f"  scope    {self.alone}"
         if self.unseen:
             yield f"  leader   kbatch's scheduler was last seen at {self.unseen}: nothing starts until it runs again"
         if self.stalled is not None:
@@ -208,7 +214,8 @@ async def _explain_job(client: Api, namespace: str, name: str) -> Explanation:
     if is_held(job):
         reason, message = await told(client, job) or why_no_group(job)
         verdict, unseen = "it waits without pods, and no PodGroup stands for it", await unseen_since(client)
-        return Explanation(subject, None, None, {}, (), verdict, reason, message, "", unseen=unseen)
+        alone = await left_alone(client, [namespace])
+        return Explanation(subject, None, None, {}, (), verdict, reason, message, "", unseen=unseen, alone=alone)
     return Explanation(subject, None, None, {}, (), why_not_held(job), "", "", "")
 
 
@@ -271,6 +278,7 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         elsewhere=tuple(_of_other_schedulers(pods, await _ours(client))) if lacks_pods and pods else (),
         stands=stands,
         unseen=await unseen_since(client) if row.waits else "",
+        alone=await left_alone(client, [row.namespace]) if row.waits else "",
     )
 
 
@@ -313,7 +321,7 @@ def _broken(group: PodGroup) -> str:
 async def _explain_pod(client: Api, pod: Pod, named: str | None) -> Explanation:
     subject = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
     told = next((each for each in pod.status.conditions or () if each.type == "PodScheduled"), None)
-    reason = message = since = ""
+    reason = message = since = alone = ""
     if pod.spec.node_name:
         verdict = f"it has a node, {pod.spec.node_name} ({pod.status.phase or 'Pending'})"
     elif named:
@@ -328,7 +336,8 @@ async def _explain_pod(client: Api, pod: Pod, named: str | None) -> Explanation:
         if said is not None:
             return Explanation(subject, None, None, {}, (), "it waits", *said, since)
         verdict = f"no scheduler has spoken of it yet; its schedulerName is {pod.spec.scheduler_name or 'not set'}"
-    return Explanation(subject, None, None, {}, (), verdict, reason, message, since)
+        alone = await left_alone(client, [pod.metadata.namespace])
+    return Explanation(subject, None, None, {}, (), verdict, reason, message, since, alone=alone)
 
 
 def _says_why(event: dict[str, Any]) -> bool:

@@ -48,18 +48,21 @@ def groups(
     context: Context = None,
 ) -> None:
     """List the PodGroups of a cluster: phase, pods, and why they wait; and the Jobs that wait without one."""
+    from kbatch.cli.configuration import left_alone
     from kbatch.cli.held import all_jobs, without_group
     from kbatch.cli.outside import outside_queues
     from kbatch.cli.views import group_rows, group_table, held_row
     from kbatch.kube.kinds import PODGROUPS, key_of
     from kbatch.kube.lists import list_all
 
-    async def look(client: Client) -> tuple[list[PodGroup], list[Job]]:
+    async def look(client: Client) -> tuple[list[PodGroup], list[Job], str]:
         # Jobs first: of one that has come since, the PodGroup may not be there yet.
         jobs = await all_jobs(client, namespace)
-        return await list_all(client, PODGROUPS, namespace=namespace), jobs
+        groups = await list_all(client, PODGROUPS, namespace=namespace)
+        unseen = {row.namespace for row in group_rows(groups) if row.waits and not row.reason}
+        return groups, jobs, await left_alone(client, unseen) if unseen else ""
 
-    found, jobs = ask(look, kubeconfig, context, hint=namespace_hint(namespace))
+    found, jobs, alone = ask(look, kubeconfig, context, hint=namespace_hint(namespace))
     outside = outside_queues(jobs)
     known = {key_of(group.metadata.namespace, group.metadata.name) for group in found}
     held = [held_row(job) for job in without_group(jobs, known)]
@@ -69,6 +72,8 @@ def groups(
     else:
         with console() as out:
             out.print(group_table(rows))
+        if alone:
+            typer.echo(f"{alone[:1].upper()}{alone[1:]}")
         if outside:
             typer.echo(f"Outside of the queue that they name, on the default scheduler: Jobs {', '.join(outside)}")
 

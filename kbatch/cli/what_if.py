@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from kbatch.times import SECOND
 if TYPE_CHECKING:
     from kbatch.api.objects import AnyObject
     from kbatch.kube.client import Api
+    from kbatch.simulator.manifests import Declared
 
 
 def register(app: typer.Typer) -> None:
@@ -60,6 +62,9 @@ def what_if(
             scheduler_name=scheduler_name or (known and known.scheduler_name) or DEFAULT_SCHEDULER_NAME,
             default_queue=default_queue or (known and known.default_queue) or DEFAULT_QUEUE,
         )
+        alone = known.leaves_alone(_namespaces(manifests.objects)) if known is not None else ""
+        if alone:
+            warn(f"{alone}: what is shown of that would not happen")
         given = manifests.configuration
         if scheduler_conf is None and given is None:
             if known is None:
@@ -74,6 +79,13 @@ def what_if(
     print_result(result, output)
     if result.limited:
         raise typer.Exit(LIMIT_REACHED)
+
+
+def _namespaces(objects: Iterable[Declared]) -> set[str]:
+    """Those in which there are groups, pods or Jobs."""
+    from kbatch.api.objects import Job, Pod, PodGroup
+
+    return {each.obj.metadata.namespace for each in objects if isinstance(each.obj, Job | Pod | PodGroup)}
 
 
 def as_of_now(live: list[AnyObject], half_life: int | None) -> list[AnyObject]:

@@ -192,6 +192,21 @@ def test_a_single_replica_without_election(render: Callable[..., Any]) -> None:
     assert {resource for role in roles for rule in role["rules"] for resource in rule["resources"]} == {"configmaps"}
 
 
+def test_what_the_commands_have_to_know_is_said_by_the_scheduler_s_configuration(
+    render: Callable[..., Any], default: Any
+) -> None:
+    def said(rendered: Any) -> dict[str, str]:
+        found: dict[str, str] = rendered.one("ConfigMap", "kbatch-scheduler")["metadata"]["annotations"]
+        return found
+
+    usual = {"kbatch.dev/scheduler-name": "kube-batch", "kbatch.dev/default-queue": "default"}
+    assert said(default) == usual
+    values = {"schedulerName": "gpu", "defaultQueue": "usual", "namespaces": ["a", "b"]}
+    assert said(render(values)) == {
+        "kbatch.dev/scheduler-name": "gpu", "kbatch.dev/default-queue": "usual", "kbatch.dev/namespaces": "a,b",
+    }  # fmt: skip
+
+
 def test_values_reach_the_arguments(render: Callable[..., Any]) -> None:
     rendered = render(
         {

@@ -557,6 +557,30 @@ def test_what_if_decides_as_the_installed_scheduler_does(ask: Any, answers: dict
     assert "(ConfigMap kbatch-system/a, ConfigMap kbatch-system/b)" in ask("what-if", str(path)).stderr
 
 
+def test_a_namespace_that_kbatch_is_not_installed_for(ask: Any, answers: dict[str, Any], tmp_path: Path) -> None:
+    """Nobody looks at what is there: whoever asks is told so."""
+    answers["/api/v1/configmaps"] = a_list([installed("a")])
+    answers[f"{ROOT}/podgroups"] = a_list([{**WAITING, "status": {}}])
+    answers[f"{ROOT}/namespaces/team/podgroups/big"] = {**WAITING, "status": {}}
+    answers["/api/v1/pods"] = a_list([])
+    (tmp_path / "work.yaml").write_text(json.dumps({"apiVersion": GROUP, "kind": "PodGroup", **WAITING}))
+    what_if = ("what-if", str(tmp_path / "work.yaml"))
+
+    def said() -> list[bool]:
+        words = ("kbatch is installed for namespaces", "it leaves alone team")
+        shown = ask("groups").stdout, ask("explain", "team/big").stdout, ask(*what_if).stderr
+        return [all(word.lower() in each.lower() for word in words) for each in shown]
+
+    assert json.loads(ask("explain", "team/big", "-o", "json").stdout)["leftAlone"] is None
+    assert said() == [False, False, False]
+    answers["/api/v1/configmaps"]["items"][0]["metadata"]["annotations"] = {"kbatch.dev/namespaces": "a,b"}
+    alone = "kbatch is installed for namespaces a, b; it leaves alone team"
+    assert json.loads(ask("explain", "team/big", "-o", "json").stdout)["leftAlone"] == alone
+    assert said() == [True, True, True]
+    answers["/api/v1/configmaps"]["items"][0]["metadata"]["annotations"] = {"kbatch.dev/namespaces": "a,team"}
+    assert said() == [False, False, False]
+
+
 @pytest.mark.usefixtures("answers")
 def test_what_if_of_other_names(ask: Any, answers: dict[str, Any], tmp_path: Path) -> None:
     """The chart was installed with another schedulerName and default queue; its ConfigMap says so, or options do."""
