@@ -16,6 +16,7 @@ from kbatch.cli.events import newest
 from kbatch.cli.held import is_held, told, why_no_group, why_not_held
 from kbatch.cli.leader import unseen_since
 from kbatch.cli.permitted import if_readable
+from kbatch.cli.refused_pods import refused_pods
 from kbatch.cli.views import GroupRow, QueueRow, group_row, queue_row
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
@@ -90,6 +91,7 @@ class Explanation:
         unseen: since when (RFC 3339) no scheduler of kbatch has renewed its Lease; empty while one does, or if that is
             not known.
         elsewhere: where pods are missing, what is to be said of those that name it for another scheduler.
+        refused: where pods are missing, why its Jobs could not create any.
         alone: that kbatch is installed for other namespaces; empty where it looks after this one.
     """
 
@@ -107,6 +109,7 @@ class Explanation:
     avoids: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     stands: tuple[Stand, ...] = ()
     unseen: str = ""
     alone: str = ""
@@ -132,6 +135,7 @@ class Explanation:
             "avoids": list(self.avoids),
             "notPermitted": list(self.hidden),
             "otherSchedulers": list(self.elsewhere),
+            "refusedPods": list(self.refused),
         }
 
     def lines(self) -> Iterator[str]:
@@ -157,7 +161,7 @@ class Explanation:
             yield f"  pods     {found}; {self.group.minimum} must be placed together"
         if self.group is not None and self.group.start is not None and self.group.waits:
             yield f"  start    {_start(self.group.start)}"
-        for each in self.elsewhere:
+        for each in (*self.elsewhere, *self.refused):
             yield f"           {each}"
         for role in self.roles:
             ended = f", {role.succeeded} succeeded" if role.succeeded else ""
@@ -276,6 +280,7 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         avoids=tuple(sorted(avoided(group.status.node_failures or (), group.spec.bad_node_limit))),
         hidden=hidden,
         elsewhere=tuple(_of_other_schedulers(pods, await _ours(client))) if lacks_pods and pods else (),
+        refused=tuple(await refused_pods(client, row.namespace, row.name)) if lacks_pods else (),
         stands=stands,
         unseen=await unseen_since(client) if row.waits else "",
         alone=await left_alone(client, [row.namespace]) if row.waits else "",

@@ -94,6 +94,32 @@ def test_explain_a_job_by_its_events(server: ThreadingHTTPServer, ask: Any) -> N
     assert "no PodGroup could be made for it yet" in ask("explain", "team/asks").stdout
 
 
+def test_explain_says_why_a_job_has_no_pods(server: ThreadingHTTPServer, ask: Any) -> None:
+    """The API server has refused them: that stands on the Job alone."""
+    jobs = [job(name, group=group, mark="false", suspend=False) for name, group in (("maker", "big"), ("a", "small"))]
+    answers = put(server, *jobs)
+    answers[f"{JOBS}/namespaces/team/jobs"] = a_list(jobs)
+    lacking = {"type": "Scheduled", "status": "False", "reason": "NotEnoughTasks", "message": "0 of 3 pods exist"}
+    path = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/team/podgroups/big"
+    answers[path] = {**answers[path], "status": {"phase": "InQueue", "conditions": [lacking]}}
+    answers["/api/v1/namespaces/team/pods"] = a_list([])
+    about = {"kind": "Job", "name": "maker", "uid": "uid-maker"}
+    refused = {"reason": "FailedCreate", "message": "exceeded quota: q", "involvedObject": about}
+    made = {"reason": "SuccessfulCreate", "message": "Created pod: p", "involvedObject": about}
+
+    def said(*events: tuple[dict[str, Any], str]) -> list[str]:
+        found = [{**event, "lastTimestamp": f"2026-01-01T00:00:{seconds}Z"} for event, seconds in events]
+        answers["/api/v1/namespaces/team/events"] = {"items": found}
+        shown: list[str] = json.loads(ask("explain", "team/big", "-o", "json").stdout)["refusedPods"]
+        return shown
+
+    line = "Job maker could not create pods: exceeded quota: q"
+    assert said((made, "01"), (refused, "09")) == [line]
+    assert f"           {line}" in ask("explain", "team/big").stdout.splitlines()
+    assert said((refused, "01"), (made, "09")) == []
+    assert said() == []
+
+
 @pytest.mark.parametrize(
     ("one", "said"),
     [
