@@ -34,6 +34,7 @@ from kbatch.model.quota import Ask, ask_of_group, ask_of_pod, outstanding
 from kbatch.model.tasks import Task, counted
 from kbatch.resources import PODS, Resources, add, maximum, positive, scale, subtract
 
+_ANY_NUMBER: Final[dict[str, int]] = {}
 BY_GROUP: Final = "PodGroup"
 """Who suspended a group that is suspended itself; no Job has this name, for its capitals."""
 
@@ -286,16 +287,28 @@ class _Choice:
         count -= self._of_tasks(self._placed, role, count, self.had)
         self._lacking[role] = count
         self.missing += count
-        count -= self._of_tasks(self._waiting, role, count, self.room)
+        more = self._headroom() if role is None else _ANY_NUMBER
+        count -= self._of_tasks(self._waiting, role, count, self.room, more)
         self.uncreated += count
         for index, pods in enumerate(self._coming):
-            some = min(count, self._left[index]) if role is None or pods.template.role == role else 0
+            name = pods.template.role
+            some = min(count, self._left[index], more.get(name, count)) if role is None or name == role else 0
             if some:
                 self._left[index] -= some
                 count -= some
+                if name in more:
+                    more[name] -= some
                 _sum(self.room, pods.template.request, some)
                 self.needed.append(ToCome(pods.template, some, pods.sure))
         self.short += count
+
+    def _headroom(self) -> dict[str, int]:
+        """How many pods without a node each role that has a maximum may have above its minimum."""
+        return {
+            role.name: max(0, role.max_member - self._there.get(role.name, 0) - self._lacking.get(role.name, 0))
+            for role in self._roles
+            if role.max_member is not None
+        }
 
     def close(self) -> tuple[Resources, tuple[ToCome, ...]]:
         """The least that the missing pods ask for, and the pods to come that could be among them."""
@@ -307,14 +320,9 @@ class _Choice:
         requests = [request for of_role in offers.values() for request, _ in of_role]
         if len(self._coming) < 2 and all(request == requests[0] for request in requests):
             return self.room, needed
-        more = {
-            role.name: role.max_member - self._there.get(role.name, 0) - self._lacking.get(role.name, 0)
-            for role in self._roles
-            if role.max_member is not None
-        }
         own = {role: count for role, count in self._lacking.items() if role is not None}
         eligible = tuple(ToCome(pods.template, min(pods.count, self.missing), pods.sure) for pods in self._coming)
-        return least_of(offers, own, self._lacking.get(None, 0), more), eligible
+        return least_of(offers, own, self._lacking.get(None, 0), self._headroom()), eligible
 
     def _of_gone(self, role: str | None, count: int) -> int:
         """Members that have succeeded and have no pod any more."""
@@ -327,16 +335,32 @@ class _Choice:
                 _sum(self.had, self._requests.get(name, {}), some)
         return taken
 
-    def _of_tasks(self, known: dict[str, list[Task]], role: str | None, count: int, vector: Resources) -> int:
+    def _of_tasks(
+        self,
+        known: dict[str, list[Task]],
+        role: str | None,
+        count: int,
+        vector: Resources,
+        more: dict[str, int] = _ANY_NUMBER,
+    ) -> int:
+        """Take so many of the tasks that are known; where any role may be taken, no more than `more` says of one, which
+        is lessened by them.
+        """
         if not (known and count):
             return 0
         if role is None:
-            pool = [task for name in sorted(known) for task in known[name]]
+            pool = []
+            for name in sorted(known):
+                tasks = known[name]
+                pool += _first(tasks, more[name])[0] if name in more else tasks
             known.clear()
             name = ""
         else:
             name, pool = role, known.get(role, [])
         chosen, known[name] = _first(pool, count)
+        for task in chosen if more else ():
+            if task.role in more:
+                more[task.role] -= 1
         for cls, some in counted(chosen).items():
             _sum(vector, cls.request, some)
         return len(chosen)

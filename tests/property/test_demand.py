@@ -256,3 +256,37 @@ def test_no_group_is_kept_out_of_which_some_choice_of_pods_fits(
         for choice in combinations(drawn, max(least, of_a))
     )
     assert run(model, POLICY).verdicts["ns/g"].enqueued or not fits
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(MEMBERS, st.integers(1, 4), st.integers(0, 2), st.integers(0, 2), st.none() | st.integers(2, 3))
+@example([(1, 0, "a", True)] * 3 + [(3, 0, "b", True)] * 3, 3, 1, 0, 1)
+@example([(3, 0, "a", False)] * 3 + [(1, 0, "b", False)] * 3, 3, 1, 0, 1)
+def test_what_is_reserved_is_what_pods_ask_for_that_may_be_placed_together(
+    drawn: list[tuple[int, int, str, bool]], least: int, of_a: int, of_b: int, most_of_a: int | None
+) -> None:
+    """No pod counts that maxMember of its role keeps out; where too few are left, nothing is reserved."""
+    whole = group("g", least)
+    whole.spec.sub_groups = (
+        SubGroup(name="a", min_member=of_a, max_member=most_of_a), SubGroup(name="b", min_member=of_b)
+    )  # fmt: skip
+    model = world(queue(), node("n1"), whole)
+    for number, (cores, memory, role, to_come) in enumerate(drawn):
+        made = pod(f"g-{number}", str(cores), of="g", role=role, memory=f"{memory}Gi" if memory else "")
+        if to_come:
+            held = PodTemplate(metadata=made.metadata, spec=made.spec)
+            meta = Metadata(
+                name=f"j-{number}", namespace="ns", uid=f"j-{number}", annotations={"kbatch.dev/suspended": "true"}
+            )
+            model.apply(Upsert(Job(metadata=meta, spec=JobSpec(suspend=True, parallelism=1, template=held))))
+        else:
+            model.apply(Upsert(made))
+    found = model.demand(model.jobs["ns/g"])
+    sums = []
+    for choice in combinations(drawn, max(least, of_a + of_b)):
+        roles = Counter(role for _, _, role, _ in choice)
+        if roles["a"] >= of_a and roles["b"] >= of_b and roles["a"] <= (len(drawn) if most_of_a is None else most_of_a):
+            asked = [{"cpu": cores * CPU, "memory": memory << 30} for cores, memory, *_ in choice]
+            sums.append(positive(add(*asked)))
+    assert (found.short > 0) == (not sums)
+    assert found.room is None if found.short else positive(found.room or {}) in sums

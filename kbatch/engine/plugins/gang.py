@@ -39,15 +39,23 @@ class Gang(Plugin):
 
     def job_valid(self, job: JobState) -> Reason | None:
         """Enough pods must exist, of the group and of each role; those beyond a role's maxMember do not count."""
-        exists = job.pipelined + len(job.job.waiting) - len(job.placed) - len(job.nominated) - _beyond(job)
+        beyond = _beyond(job)
+        exists = job.pipelined + len(job.job.waiting) - len(job.placed) - len(job.nominated) - beyond
         lacking = job.minimum - exists
         roles = self._lacking(job) if any(role.min_member for role in job.job.roles) else []
         if lacking > 0:
             # Where the pods of one role are all that lacks, it says more than the group's number.
             if len(roles) == 1 and roles[0][1] >= lacking:
                 return self._of_role(job, *roles[0], _lower(job))
-            coming, stalled = _coming(job, lacking), _stalled(job)
-            return NotEnoughTasks(exists, job.minimum, coming=coming, lower=_lower(job), stalled=stalled)
+            return NotEnoughTasks(
+                exists,
+                job.minimum,
+                coming=self._coming(job, lacking),
+                lower=_lower(job),
+                stalled=_stalled(job),
+                beyond=beyond,
+                most=_most(job),
+            )
         return self._of_role(job, *roles[0], _OF_ROLES) if roles else None
 
     def _lacking(self, job: JobState) -> list[tuple[Role, int]]:
@@ -65,10 +73,23 @@ class Gang(Plugin):
             role.name,
             len(strays),
             strays[0] if strays else "",
-            _coming(job, lacking, role.name),
+            self._coming(job, lacking, role.name),
             lower,
             _stalled(job),
         )
+
+    def _coming(self, job: JobState, lacking: int, role: str | None = None) -> int:
+        """How many of the pods that lack are to be made, of the role if one is named; 0 where all of them are: then
+        nobody has to do anything about it.
+        """
+        made: dict[str, int] = {}
+        for pods in job.job.to_come:
+            made[pods.template.role] = made.get(pods.template.role, 0) + pods.count
+        for each in job.job.roles if made else ():
+            if each.max_member is not None and each.name in made:
+                made[each.name] = min(made[each.name], max(0, each.max_member - self._there(job).get(each.name, 0)))
+        found = sum(made.values()) if role is None else made.get(role, 0)
+        return found if found < lacking else 0
 
     def _there(self, job: JobState) -> Mapping[str, int]:
         """How many pods of each role exist, or have succeeded."""
@@ -160,12 +181,14 @@ def _stalled(job: JobState) -> bool:
     return job.job.is_true(conditions.STALLED)
 
 
-def _coming(job: JobState, lacking: int, role: str | None = None) -> int:
-    """How many of the pods that lack are to be made, of the role if one is named; 0 where all of them are: then nobody
-    has to do anything about it.
-    """
-    found = sum(pods.count for pods in job.job.to_come if role in {None, pods.template.role})
-    return found if found < lacking else 0
+def _most(job: JobState) -> int:
+    """How many pods its roles may have in all, if that is less than its minimum; 0 if not."""
+    most = 0
+    for role in job.job.roles:
+        if role.max_member is None:
+            return 0
+        most += role.max_member
+    return most if most < job.minimum else 0
 
 
 def _strays(job: JobState) -> list[str]:

@@ -141,6 +141,13 @@ def test_an_empty_cluster_is_said_to_be_empty() -> None:
 
 def test_tasks_tell_created_and_needed() -> None:
     assert NotEnoughTasks(created=3, needed=6).message == "3 of 6 pods exist; create 3 more, or lower minMember"
+    assert NotEnoughTasks(created=2, needed=4, beyond=1).message == (
+        "2 of 4 pods exist, 1 more is beyond maxMember of its role; create 2 more of other roles, or lower minMember"
+    )
+    assert NotEnoughTasks(created=2, needed=3, beyond=4, most=2).message == (
+        "2 of 3 pods exist, 4 more are beyond maxMember of their role; "
+        "its roles may have 2 pods in all: raise maxMember, or lower minMember"
+    )
     assert NotEnoughTasks(created=1, needed=2, role="worker", strays=2, stray="workers").message == (
         "1 of 2 pods of role worker exist (2 pods of the group name a role that the group does not declare (workers) "
         "in the label kbatch.dev/sub-group); create 1 more, or lower minMember"

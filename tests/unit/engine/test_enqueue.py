@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import (
@@ -305,10 +306,17 @@ def _templated(minimum: int, count: int) -> PodGroup:
 
 
 def test_what_templates_make_need_not_be_created() -> None:
-    """minMember is above what the templates make: two pods are what lacks."""
-    reason = run(world(queue(), node("n1", "9"), _templated(5, 3)), ALL).verdicts["ns/g"].reason
-    assert reason is not None
-    assert reason.message == "0 of 5 pods exist, and 3 more are to be made; create 2 more, or lower minMember"
+    """minMember is above what the templates make: two pods are what lacks, if the role may have them."""
+
+    def said(most: int | None) -> str:
+        made = _templated(5, 3)
+        made.spec.sub_groups = tuple(replace(role, max_member=most) for role in made.spec.sub_groups or ())
+        reason = run(world(queue(), node("n1", "9"), made), ALL).verdicts["ns/g"].reason
+        assert reason is not None
+        return reason.message.removeprefix("0 of 5 pods exist, and 3 more are to be made; ")
+
+    assert said(None) == "create 2 more, or lower minMember"
+    assert said(3) == "its roles may have 3 pods in all: raise maxMember, or lower minMember"
 
 
 def test_of_templates_of_which_no_pod_can_be_made_it_is_not_said_that_pods_are_to_be_created() -> None:

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, assert_whole, most_held, times, without
+from tests.unit.simulator.invariants import (
+    MOST_CYCLES,
+    assert_settled,
+    assert_whole,
+    changed,
+    most_held,
+    times,
+    without,
+)
 
 
 def test_a_gang_is_placed_hardest_first(simulate: Callable[..., Any]) -> None:
@@ -72,6 +80,21 @@ def test_a_gang_that_its_roles_cannot_fill_does_not_start(simulate: Callable[...
     assert outcome.evictions == []
     assert all(cycle["nominations"] == [] for cycle in outcome.cycles)
     assert_settled(outcome)
+
+
+def test_what_is_reserved_for_a_gang_counts_no_pods_beyond_max_member(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("max-member-counts-in-what-is-reserved", max_cycles=MOST_CYCLES)
+    assert len(outcome.running()) == 4
+    assert not any(name.startswith("x") for name in outcome.running())
+    assert outcome.phase("g") == "Running"
+    assert_settled(outcome)
+
+
+def test_a_gang_that_its_roles_keep_from_its_minimum_is_told_so(simulate: Callable[..., Any]) -> None:
+    case = changed("max-member-counts-in-what-is-reserved", "maxMember: 5", "maxMember: 2")
+    outcome = simulate(case, max_cycles=MOST_CYCLES)
+    assert not outcome.running("g")
+    assert outcome.message("g").endswith("; its roles may have 3 pods in all: raise maxMember, or lower minMember")
 
 
 def test_a_gang_that_fits_exactly_starts(simulate: Callable[..., Any]) -> None:
