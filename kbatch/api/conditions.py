@@ -26,7 +26,9 @@ UNSCHEDULABLE: Final = "Unschedulable"
 """True while the group waits although it was tried; kube-batch's name, kept for those who read it. By the scheduler."""
 
 COMPLETED: Final = "Completed"
-"""At least the minimum succeeded and no member is left. Written by the podgroup operator."""
+"""No member is left, and the minimum succeeded, or who makes members says that the work is done. Written by the
+podgroup operator.
+"""
 
 FAILED: Final = "Failed"
 """The minimum can no longer be met and the owner gave up. Written by the podgroup operator."""
@@ -53,6 +55,14 @@ REASON_SCHEDULED: Final = "GangPlaced"
 
 REASON_NOT_TRIED: Final = "NotTried"
 """Reason of Unschedulable=False on a group that waits without having been refused by the nodes."""
+
+
+def completed(succeeded: int, needed: int) -> tuple[str, str]:
+    """Reason and message of Completed=True."""
+    message = f"{succeeded} pods succeeded, {needed} needed"
+    if succeeded >= needed:
+        return "MinimumSucceeded", message
+    return "NoMoreMembers", f"{message}; its Jobs are complete, or other controllers have created no more pods"
 
 
 def merge(existing: Sequence[Condition], wanted: Sequence[Condition], now: str) -> tuple[Condition, ...]:

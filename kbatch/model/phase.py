@@ -26,7 +26,7 @@ class Phase(StrEnum):
     UNKNOWN = "Unknown"
     """Some run, and the rest of the minimum cannot be placed."""
     COMPLETED = "Completed"
-    """The minimum succeeded and no pod is left."""
+    """No pod is left, and the minimum succeeded, or whoever makes pods says that the work is done."""
     FAILED = "Failed"
     """The minimum can no longer be met, and its owner gave up."""
 
@@ -89,6 +89,7 @@ class GroupFacts:
         unschedulable: status of the condition Unschedulable; None where there is none.
         gave_up: nobody will make more pods: the owning Job is Failed; or the pods have no controller and some failed.
             Not true merely because no pod exists yet.
+        done: nobody will make more pods, because the work is done: the Jobs that make members are all Complete.
         ongoing: a Job that makes members has not ended, so that more may come although none is there.
         current: the phase that stands in the status; None for a group that has none yet.
     """
@@ -100,6 +101,7 @@ class GroupFacts:
     scheduled: bool | None = None
     unschedulable: bool | None = None
     gave_up: bool = False
+    done: bool = False
     ongoing: bool = False
     current: Phase | None = None
 
@@ -134,6 +136,16 @@ TABLE: Final[tuple[Rule, ...]] = (
         "it succeeded and nothing is left",
         Phase.COMPLETED,
         lambda facts: facts.members.alive == 0 and not facts.ongoing and facts.reached(_succeeded),
+    ),
+    Rule(
+        "fewer have succeeded, but who makes them says that this was enough",
+        Phase.COMPLETED,
+        lambda facts: (
+            facts.done
+            and facts.members.alive == 0
+            and not facts.ongoing
+            and (facts.members.succeeded > 0 or facts.current in STARTED)
+        ),
     ),
     Rule(
         "over, and no pod has come since, nor a Job that makes any",

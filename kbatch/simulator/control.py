@@ -120,8 +120,14 @@ class Controllers:
     def _derive(self, key: str, group: PodGroup, job: GroupOfModel, now: int) -> None:
         """The podgroup operator's part: the phase, and the members that wait for it."""
         standing = group.status.conditions or ()
-        ongoing = any(maker.ongoing for maker in self._makers_of_group.get(key, ()))
-        phase = phase_of(job, standing, group.status.phase, ongoing=ongoing)
+        makers = self._makers_of_group.get(key, ())
+        ongoing = any(maker.ongoing for maker in makers)
+        done = (
+            bool(makers)
+            and all(maker.owner.kind == "Job" for maker in makers)
+            and not (ongoing or has_templates(group))
+        )
+        phase = phase_of(job, standing, group.status.phase, ongoing=ongoing, done=done)
         ended = ending(job, phase, standing)
         merged = conditions.merge(standing, ended, timestamp(now)) if ended else standing
         if phase.value != group.status.phase or merged != standing:

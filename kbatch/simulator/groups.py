@@ -13,7 +13,9 @@ from kbatch.model.tasks import Task
 _PHASES: Final = {phase.value: phase for phase in Phase}
 
 
-def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing: bool = False) -> Phase:
+def phase_of(
+    job: Job, standing: tuple[Condition, ...], current: str, *, ongoing: bool = False, done: bool = False
+) -> Phase:
     """The phase of a group (or shadow group) of the model.
 
     Args:
@@ -21,6 +23,7 @@ def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing
         standing: its conditions.
         current: its phase so far; empty for none.
         ongoing: a Job that makes its pods has not ended.
+        done: all Jobs that make its pods are Complete, and nobody else makes any.
     """
     return derive(
         GroupFacts(
@@ -31,6 +34,7 @@ def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing
             scheduled=_verdict(standing, conditions.SCHEDULED),
             unschedulable=_verdict(standing, conditions.UNSCHEDULABLE),
             ongoing=ongoing,
+            done=done,
             gave_up=job.failed > 0
             and any(_failed(task) and not task.pod.metadata.owner_references for task in job.tasks.values()),
             current=_PHASES.get(current),
@@ -41,10 +45,8 @@ def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing
 def ending(job: Job, phase: Phase, standing: tuple[Condition, ...]) -> tuple[Condition, ...]:
     """The condition that says how a group ended, if it ended and does not say so yet, or takes that back."""
     if phase is Phase.COMPLETED and not conditions.is_true(standing, conditions.COMPLETED):
-        message = f"{job.succeeded} pods succeeded, {job.minimum} needed"
-        return (
-            Condition(type=conditions.COMPLETED, status=conditions.TRUE, reason="MinimumSucceeded", message=message),
-        )
+        reason, message = conditions.completed(job.succeeded, job.minimum)
+        return (Condition(type=conditions.COMPLETED, status=conditions.TRUE, reason=reason, message=message),)
     if phase is Phase.FAILED and not conditions.is_true(standing, conditions.FAILED):
         left = job.holding + len(job.waiting) + job.succeeded
         message = f"{left} pods run or succeeded, {job.minimum} needed, and no more will be made"

@@ -1,7 +1,8 @@
-"""Groups whose pods have all ended, badly in part, and whose controller makes no more: given up after a time.
+"""Groups whose pods have all ended, and whose controller makes no more: over after a time.
 
 Of Jobs it is known when they stop. Any other controller (a ReplicaSet, an operator of a training framework) may always
-make more, and says nowhere that it will not. So a group of such pods counts as given up when nothing came for a time.
+make more, and says nowhere that it will not. So a group of such pods counts as left when nothing came for a time: given
+up, where some have failed; done, where all that are there have succeeded (the others were cleaned up).
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class Abandoned:
         self._since.pop(key, None)
 
     def left(self, key: str, members: Iterable[Member]) -> float | None:
-        """For how many seconds more a controller may still make pods; None: some pod has not ended, or none failed.
+        """For how many seconds more a controller may still make pods; None: some pod has not ended, or there is none.
 
         Not more than 0: nobody makes any more.
         """
         pods = list(members)
-        if not any(one.stage is Stage.FAILED for one in pods) or any(one.stage not in _ENDED for one in pods):
+        if not pods or any(one.stage not in _ENDED for one in pods):
             self.forget(key)
             return None
         seen = frozenset(one.uid for one in pods)

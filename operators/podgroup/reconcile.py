@@ -61,6 +61,7 @@ class Observed:
 
     members: tuple[Member, ...] = ()
     gave_up: bool = False
+    done: bool = False
     ongoing: bool = False
     tried: bool = False
     stalled: Stalled | None = None
@@ -117,8 +118,12 @@ def observe(index: MemberIndex, group: PodGroup, *, abandoned: bool = False) -> 
     known = [maker for maker in makers.values() if maker is not None]
     others = {uid for uid, maker in makers.items() if maker is None} if abandoned else set[str]()
     gave_up = _gave_up(group, {uid: maker for uid, maker in makers.items() if uid not in others}, members, others)
+    made = any(role.template is not None for role in group.spec.sub_groups or ())
+    ended = all(maker.ended and not maker.failed for maker in known) and len(known) + len(others) == len(makers)
+    done = bool(makers) and ended and not (made or gave_up)
     finished, gone = _finished(index, group, key)
-    return Observed(members, gave_up, any(not maker.ended for maker in known), finished=finished, gone=gone)
+    ongoing = any(not maker.ended for maker in known)
+    return Observed(members, gave_up, done, ongoing, finished=finished, gone=gone)
 
 
 def _finished(index: MemberIndex, group: PodGroup, key: str) -> tuple[Mapping[str, Ranges], dict[str, int]]:
@@ -194,6 +199,7 @@ def facts(group: PodGroup, observed: Observed) -> GroupFacts:
         scheduled=_verdict(status.conditions, conditions.SCHEDULED),
         unschedulable=_verdict(status.conditions, conditions.UNSCHEDULABLE),
         gave_up=observed.gave_up,
+        done=observed.done,
         ongoing=observed.ongoing,
         current=Phase(status.phase) if status.phase in set(Phase) else None,
     )
@@ -330,8 +336,7 @@ def _conditions(
     holding = {
         conditions.COMPLETED: (
             phase is Phase.COMPLETED,
-            "MinimumSucceeded",
-            f"{counts.succeeded} pods succeeded, {needed} needed",
+            *conditions.completed(counts.succeeded, needed),
         ),
         conditions.FAILED: (
             phase is Phase.FAILED,

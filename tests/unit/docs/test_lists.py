@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import typer.main
 
+from kbatch.api import conditions
 from kbatch.api import names as api_names
 from kbatch.cli.main import app
 from kbatch.engine.actions import BUILTIN as ACTIONS
@@ -89,11 +92,12 @@ def test_every_event_is_on_its_page() -> None:
 
 def test_every_reason_of_the_podgroup_operators_conditions_is_on_its_page() -> None:
     text = (ROOT / "operators" / "podgroup" / "reconcile.py").read_text("utf-8")
+    text += textwrap.dedent(inspect.getsource(conditions.completed))
     own = {
         str(node.value) for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant) and re.fullmatch(r"(?:[A-Z][a-z]+){2,}", str(node.value))
     }  # fmt: skip
-    assert {"MinimumSucceeded", "MembersMade"} <= own
+    assert {"MinimumSucceeded", "NoMoreMembers", "MembersMade"} <= own
     page = (REFERENCE / "reasons.md").read_text("utf-8")
     assert [reason for reason in sorted(own) if f" | `{reason}` | " not in page] == []
 

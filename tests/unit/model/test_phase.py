@@ -72,6 +72,14 @@ EDGES = [
     ("its Job goes on with other pods", GroupFacts(3, pods(succeeded=3, pending=1), ongoing=True), RUNNING),
     ("done, a new Job came", GroupFacts(3, ongoing=True, enqueued=False, current=COMPLETED), PENDING),
     ("failed, a new Job came", GroupFacts(3, ongoing=True, enqueued=True, current=FAILED), IN_QUEUE),
+    (
+        "its Job is complete with fewer",
+        GroupFacts(4, pods(succeeded=1, failed=2), done=True, enqueued=True, current=RUNNING),
+        COMPLETED,
+    ),
+    ("its Job is complete, its pods are gone", GroupFacts(4, done=True, enqueued=True, current=RUNNING), COMPLETED),
+    ("its Job was complete at once", GroupFacts(4, done=True, enqueued=True, current=PENDING), IN_QUEUE),
+    ("its Job is complete, a pod still runs", GroupFacts(4, pods(running=1), done=True, current=RUNNING), RUNNING),
     ("gave up before anything ran", GroupFacts(3, pods(failed=1), gave_up=True, current=PENDING), FAILED),
 ]
 

@@ -124,6 +124,29 @@ def test_a_controller_that_is_no_job_gives_up_when_it_has_made_nothing_for_a_tim
     assert given_up(failed, job(), pod("b", "Failed", controller="j")) == "Pending", "a Job says itself when it stops"
 
 
+def test_a_job_that_is_complete_with_fewer_than_the_minimum_completes_its_group() -> None:
+    """The leader of spec.successPolicy has succeeded, or one of a work queue's pods has failed."""
+    of = group(4, phase="Running")
+    leader, worker = pod("a", "Succeeded", controller="j"), pod("b", "Failed", controller="j")
+    wanted = status(of, leader, worker, job(ended="Complete"))
+    assert wanted.phase == "Completed"
+    (completed,) = wanted.conditions
+    assert (completed.reason, completed.message) == (
+        "NoMoreMembers",
+        "1 pods succeeded, 4 needed; its Jobs are complete, or other controllers have created no more pods",
+    )
+    assert status(of, leader, job(ended="Failed")).phase == "Failed"
+    assert status(of, leader, job("j", ended="Complete"), job("j2", name="two")).phase != "Completed"
+    assert status(of, leader, pod("c", "Failed"), job(ended="Complete")).phase == "Failed", "nobody makes that one anew"
+
+
+def test_a_controller_that_is_no_job_is_done_when_it_has_made_nothing_for_a_time() -> None:
+    """The launcher of an MPIJob has succeeded, and its workers were deleted."""
+    of, launcher = group(4, phase="Running"), pod("a", "Succeeded", controller="mpi-job")
+    assert status(of, launcher).phase != "Completed"
+    assert reconcile(of, observe(index(launcher, of), of, abandoned=True), NOW).phase == "Completed"
+
+
 def test_for_how_long_a_controller_may_still_make_pods() -> None:
     now = 100.0
     abandoned = Abandoned(60, clock=lambda: now)
@@ -133,7 +156,7 @@ def test_for_how_long_a_controller_may_still_make_pods() -> None:
 
     failed, done, more = pod("a", "Failed"), pod("b", "Succeeded"), pod("c", "Failed")
     assert left() is None
-    assert left(done) is None
+    assert left(done) == 60
     assert left(failed, pod("x")) is None
     assert left(failed, done) == 60
     now += 50
