@@ -43,7 +43,7 @@ class PodGroupSettings(LeaderSettings):
         default=True, text="remove the scheduling gate kbatch.dev/in-queue from pods of groups in queue"
     )
     give_up_after: float = flag(
-        300.0, "time until a group fails whose pods ended and whose controller, no Job, made no more"
+        300.0, "time until a group is over whose pods ended and whose controller, no Job, made no more"
     )
 
 

@@ -38,8 +38,8 @@ def _by_budget(model: ClusterModel, victims: Sequence[Eviction]) -> dict[tuple[s
     found: dict[tuple[str, str], list[Eviction]] = {}
     for victim in victims if budgets else ():
         task = model.tasks.get(victim.pod)
-        if task is None or task.uid != victim.uid:
-            continue
+        if task is None or task.uid != victim.uid or task.pod.status.phase == "Pending":
+            continue  # of those that have not started no budget is asked
         pod = task.pod.metadata
         for budget in budgets:
             meta, selector = budget.metadata, budget.spec.selector

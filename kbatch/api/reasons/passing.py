@@ -71,7 +71,7 @@ class Reserved(Reason):
 
 @dataclass(frozen=True, slots=True)
 class VictimsTerminating(Reason):
-    """Room was made for the group by evicting `victims` pods, which have not ended yet."""
+    """The group's room is there when `victims` pods have ended that were evicted for it, or deleted by others."""
 
     code: ClassVar[str] = "VictimsTerminating"
     rank: ClassVar[int] = 140
@@ -80,7 +80,7 @@ class VictimsTerminating(Reason):
 
     @property
     def message(self) -> str:
-        return f"waits for {count(self.victims, 'evicted pod')} on {count(self.nodes, 'node')} to terminate"
+        return f"waits for {count(self.victims, 'pod')} on {count(self.nodes, 'node')} to terminate"
 
 
 @dataclass(frozen=True, slots=True)

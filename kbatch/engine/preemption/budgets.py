@@ -60,10 +60,12 @@ class Budgets:
         return undo
 
     def of(self, task: Task) -> tuple[str, ...]:
-        """The budgets that the pod counts in."""
+        """The budgets that the eviction API asks about the pod."""
         return self._matching(task) if self._by_namespace else ()
 
     def _matching(self, task: Task) -> tuple[str, ...]:
+        if task.pod.status.phase == "Pending":
+            return ()  # the eviction API lets such a pod go whatever budgets say
         found = self._of.get(task.key)
         if found is None:
             budgets = self._by_namespace.get(task.pod.metadata.namespace, ())

@@ -50,6 +50,32 @@ def budget(name: str = "b", allowed: int | None = None, **spec: Any) -> PodDisru
     return found
 
 
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_budget_keeps_pods_that_have_not_started() -> None:
+    """The eviction API asks no budget about a pod whose phase is Pending; nor does it count with those that may go."""
+
+    def evicted(phase: str, *budgets: PodDisruptionBudget) -> set[str]:
+        holding = members("low", 2, on="n1", priority=1)
+        for one in holding:
+            one.status.phase, one.metadata.labels = phase, {"app": "v"}
+        return set(
+            run(
+                world(
+                    *CLASSES, queue(), node("n1", "2"), group("low", priority_class_name="low"), holding, *budgets,
+                    group("high", at=5, priority_class_name="high"), pod("h", of="high", at=5, priority=100),
+                ),
+                BY,
+            ).evicted
+        )  # fmt: skip
+
+    assert len(evicted("Pending", budget(allowed=0))) == 1
+    assert len(evicted("Pending", budget(allowed=0), budget("other", allowed=0))) == 1
+    assert len(evicted("Running", budget(allowed=1))) == 1
+    assert evicted("Running", budget(allowed=0)) == set()
+
+
 # --- what serves another preemptor ------------------------------------------------------------------------------------
 
 

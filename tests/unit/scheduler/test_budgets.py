@@ -66,6 +66,18 @@ async def test_a_budget_that_lets_them_go_holds_up_nobody_and_one_victim_is_not_
         assert (len(api.made("POST", "/eviction")), api.made("GET")) == (4, [])
 
 
+async def test_no_budget_is_asked_about_pods_that_have_not_started() -> None:
+    api = FakeApi()
+    waiting = [guarded("v"), guarded("w")]
+    for one in waiting:
+        one.status.phase = "Pending"
+    cache = cache_with(queue(), group(), node("n"), budget(0, app="db"), *waiting)
+    async with dispatching(api, cache) as dispatcher:
+        assert dispatcher.submit(plan("v", "w"))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert (len(api.made("POST", "/eviction")), api.made("GET")) == (4, [])
+
+
 async def test_a_budget_that_cannot_be_asked_lets_nobody_go_for_now() -> None:
     api, cache = FakeApi(), world()
     api.on("GET", "/poddisruptionbudgets", NoAnswerError("GET", "/x", sent=True, why="cut"))

@@ -128,7 +128,7 @@ def test_preemption_at_the_capability_frees_the_sum_for_a_node_that_has_room(sim
 
 def test_who_awaits_the_capability_is_told_of_the_pods_that_leave_other_nodes(simulate: Callable[..., Any]) -> None:
     outcome = simulate("nominated-group-that-awaits-the-capability", max_cycles=MOST_CYCLES, until=16)
-    waits = "waits for 1 evicted pod on 1 node to terminate"
+    waits = "waits for 1 pod on 1 node to terminate"
     assert {outcome.message("hi1"), outcome.message("hi2")} == {waits}
 
 
