@@ -5,7 +5,8 @@
 The jobs of `tests/data/days/full.yaml` come first to a scheduler that starts them as they come and lets nobody pass,
 and then to the engine under one configuration and another. Of each is told how much of the cluster jobs held while jobs
 came, at least 90 %; what of that was useful, since the jobs ran to their end (what an evicted job had done before does
-not count), without a limit; and the longest wait, at most three times that of the first. The status is 1 where a limit
+not count), without a limit; and the longest wait, at most three times that of the first: to the first start, and in
+all, since a job that is evicted waits again (and what it ran in vain counts as waiting). The status is 1 where a limit
 is missed.
 """
 
@@ -29,7 +30,9 @@ MOST_WAIT: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one way came to; `longest` in seconds, `times` over that of first come, first served."""
+    """What one way came to; `longest` in seconds, `times` over that of first come, first served; `in_all` likewise, of
+    the longest time that a job did not run of use.
+    """
 
     name: str
     used: float
@@ -37,6 +40,7 @@ class Figure:
     mean_wait: float
     longest: float
     times: float
+    in_all: float
     evictions: int
     seconds: float
     met: bool
@@ -48,10 +52,13 @@ def measure(way: str, seed: int, longest: float | None) -> Figure:
     began = time.process_time()
     found = figures(day, WAYS[way](day), time.process_time() - began)
     times = found.max_wait / longest if longest is not None else 1.0
+    in_all = found.max_delay / longest if longest is not None else 1.0
     day = made("full")(seed)  # anew: a run writes to its jobs
     used = max(WAYS[way](replace(day, until=day.span)).utilisation().values())
-    met = way == FIRST or (used >= LEAST_USE and times <= MOST_WAIT)
-    return Figure(way, used, found.useful, found.mean_wait, found.max_wait, times, found.evictions, found.seconds, met)
+    met = way == FIRST or (used >= LEAST_USE and max(times, in_all) <= MOST_WAIT)
+    return Figure(
+        way, used, found.useful, found.mean_wait, found.max_wait, times, in_all, found.evictions, found.seconds, met
+    )
 
 
 def main() -> int:
@@ -68,7 +75,8 @@ def main() -> int:
         print(
             f"{'ok  ' if figure.met else 'MISS'} {way:26} used {figure.used:.1%} (>= {LEAST_USE:.0%}), useful"
             f" {figure.useful:.1%}  mean wait {figure.mean_wait / 60:.0f} min"
-            f"  longest {figure.longest / 60:.0f} min, {figure.times:.2f} times (<= {MOST_WAIT:g})"
+            f"  longest {figure.longest / 60:.0f} min, {figure.times:.2f} times, {figure.in_all:.2f} in all"
+            f" (<= {MOST_WAIT:g})"
             f"  {figure.evictions} evicted pods  {figure.seconds:.0f} s",
             flush=True,
         )

@@ -10,7 +10,7 @@ import pytest
 from tests.bench import policies
 from tests.bench.policies import Figures, study
 
-RUN = Figures(0.8, 60.0, 600.0, 900.0, 1.5, 0.99, 0.1, 3, 30.0, 2.0)
+RUN = Figures(0.8, 60.0, 600.0, 900.0, 950.0, 1.5, 0.99, 0.1, 3, 30.0, 2.0)
 
 
 def test_runs_that_are_kept_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
