@@ -227,6 +227,13 @@ class Controllers:
         """
         if record.owner is None:
             return
+        maker = self._makers.get(record.owner)
+        if maker is not None and maker.lost(disrupted=not record.failed):
+            self._store.warn(
+                f"Job {record.owner.namespace}/{record.owner.name}: more of its pods failed or were evicted than its "
+                f"backoffLimit of {maker.limit}: in a live cluster it fails (evicted pods do not count with a "
+                "podFailurePolicy that ignores DisruptionTarget)"
+            )
         group = self._store.groups.get(record.group)
         if record.owner.kind == "PodGroup" and group is not None and has_templates(group) and not record.failed:
             self._rest(record, now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -29,6 +30,9 @@ from kbatch.resources import Resources, format_quantity
 from kbatch.simulator.names import FOR_PODS
 from kbatch.simulator.pods import Owner, from_template
 
+_BACKOFF_LIMIT: Final = 6
+"""Kubernetes' default of a Job's backoffLimit."""
+
 
 @dataclass(slots=True)
 class Maker:
@@ -42,6 +46,9 @@ class Maker:
         suspended: no pod is created before that; a suspended Job without a group waits for ever.
         waits: that is still to come, or was taken back.
         made, alive, succeeded: pods so far; `alive` counts those that were created and have not ended.
+        limit: of how many of its pods may fail (its backoffLimit); None: of any number.
+        forgives: those that were evicted, or lost their node, do not count.
+        failed: how many count so far.
     """
 
     owner: Owner
@@ -58,6 +65,9 @@ class Maker:
     made: int = 0
     alive: int = 0
     succeeded: int = 0
+    limit: int | None = None
+    forgives: bool = False
+    failed: int = 0
 
     @property
     def ongoing(self) -> bool:
@@ -76,6 +86,13 @@ class Maker:
             # Neither a Job without completions nor a simulated ReplicaSet starts again what has succeeded.
             return max(0, self.parallel - self.alive - self.succeeded)
         return max(0, min(self.parallel, self.completions - self.succeeded) - self.alive)
+
+    def lost(self, *, disrupted: bool) -> bool:
+        """A pod has failed, or (`disrupted`) was evicted or lost its node; whether the Job would fail by just this."""
+        if disrupted and self.forgives:
+            return False
+        self.failed += 1
+        return self.limit is not None and self.failed == self.limit + 1
 
     def withdraw(self, count: int) -> None:
         """So many of its pods were deleted because it must wait again; they are made anew, from the first name on."""
@@ -107,6 +124,7 @@ def maker_of_job(job: Job) -> Maker:
     if completions is None and spec.parallelism is None:
         completions = 1
     group = (spec.template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
+    limit = spec.backoff_limit
     labels = {"batch.kubernetes.io/job-name": meta.name, "job-name": meta.name}
     return Maker(
         owner=Owner("Job", meta.namespace, meta.name),
@@ -120,7 +138,18 @@ def maker_of_job(job: Job) -> Maker:
         waits=spec.suspend,
         labels=labels,
         indexed=spec.completion_mode == "Indexed",
+        limit=None if spec.backoff_limit_per_index is not None else _BACKOFF_LIMIT if limit is None else limit,
+        forgives=_forgives(job),
     )
+
+
+def _forgives(job: Job) -> bool:
+    """Whether its podFailurePolicy ignores pods that were evicted or lost their node."""
+    policy = job.spec.pod_failure_policy
+    for rule in (policy.rules or ()) if policy is not None else ():
+        if any(pattern.type == "DisruptionTarget" for pattern in rule.on_pod_conditions or ()):
+            return rule.action == "Ignore"  # the first rule that matches decides
+    return False
 
 
 def maker_of_replica_set(replica_set: ReplicaSet) -> Maker:

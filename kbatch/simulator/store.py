@@ -21,6 +21,7 @@ from kbatch.simulator.recorded import How, Recorded
 from kbatch.simulator.records import PodRecord, creation_stamps
 from kbatch.simulator.timeline import Fail, Finish, Gone, Timeline
 from kbatch.simulator.times import seconds
+from kbatch.times import SECOND
 
 _ENDINGS: Final[dict[How, type[Finish | Fail | Gone]]] = {How.SUCCEEDED: Finish, How.FAILED: Fail, How.DELETED: Gone}
 
@@ -155,14 +156,17 @@ class Store:
             self.create_pod(pod, stamp, now, None, base)
 
     def run_for(self, record: PodRecord, now: int) -> None:
-        """The pod runs from now on: it ends after its duration, if it has one, or fails before that on a bad node.
-        A recorded one ends as it did.
+        """The pod runs from now on: it ends after its duration, if it has one, or fails before that on a bad node or at
+        its activeDeadlineSeconds. A recorded one ends as it did.
         """
         if self._ends_as_recorded(record, now):
             return
         duration = seconds(record.pod.metadata, DURATION)
         node = self.model.nodes.get(record.pod.spec.node_name)
         fails = seconds(node.node.metadata, FAILS_PODS) if node is not None and node.node is not None else None
+        deadline = record.pod.spec.active_deadline_seconds
+        if deadline is not None:
+            fails = min(deadline * SECOND, fails) if fails is not None else deadline * SECOND
         if fails is not None and (duration is None or fails < duration):
             self.timeline.add(now + fails, Fail(record.key, record.pod.metadata.uid))
         elif duration is not None:

@@ -8,10 +8,25 @@ from kbatch.api.objects.meta import LabelSelector, Metadata, Object
 from kbatch.api.objects.pods import PodCondition, PodTemplate
 
 
+class PodConditionPattern(Object, kw_only=True):
+    type: str = ""
+
+
+class PodFailureRule(Object, kw_only=True):
+    action: str = ""
+    on_pod_conditions: tuple[PodConditionPattern, ...] | None = None
+
+
+class PodFailurePolicy(Object, kw_only=True):
+    rules: tuple[PodFailureRule, ...] | None = None
+
+
 class JobSpec(Object, kw_only=True):
     parallelism: int | None = None
     completions: int | None = None
     backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
     suspend: bool = False
     active_deadline_seconds: int | None = None
     completion_mode: str | None = None

@@ -367,6 +367,30 @@ def test_a_job_of_which_no_pod_is_admitted_is_warned_of(simulate: Simulate) -> N
     assert outcome.warnings == ("Job default/a: its pods are refused, there is no PriorityClass missing",)
 
 
+def test_a_pod_fails_at_its_deadline(simulate: Simulate) -> None:
+    slow, quick = pod("slow", duration=100), pod("quick", duration=5)
+    for each in (slow, quick):
+        each["spec"]["activeDeadlineSeconds"] = 10
+    outcome = simulate(text(node(), slow, quick), CONF)
+    found = {name: (each["phase"], each["finished"]) for name, each in outcome.pods.items()}
+    assert found == {"default/slow": ("Failed", 10.0), "default/quick": ("Succeeded", 5.0)}
+
+
+def test_a_job_that_would_fail_by_its_backoff_limit_is_warned_of(simulate: Simulate) -> None:
+    """Its pods fail each time at their deadline; or they lose their node, which a podFailurePolicy forgives."""
+    made = template(annotations=times(duration=100), activeDeadlineSeconds=10)
+    outcome = simulate(text(node(), job("a", 1, made, {"backoffLimit": 2})), CONF, until=25)
+    assert outcome.warnings == ()
+    outcome = simulate(text(node(), job("a", 1, made, {"backoffLimit": 2})), CONF, until=35)
+    (warning,) = outcome.warnings
+    assert warning.startswith("Job default/a: more of its pods failed or were evicted than its backoffLimit of 2: ")
+    ignoring = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+    for policy, warned in ((None, 1), (ignoring, 0)):
+        spec = {"backoffLimit": 0, "podFailurePolicy": policy}
+        lost = simulate(text(node(departure=5), job("a", 1, template(), spec)), CONF)
+        assert len(lost.warnings) == warned
+
+
 def test_pods_of_other_schedulers_take_room_and_are_let_alone(simulate: Simulate) -> None:
     foreign = [pod("f0", on="n1"), pod("f1")]
     for each in foreign:
