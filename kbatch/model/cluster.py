@@ -360,7 +360,8 @@ class ClusterModel:
             self._read_again(pod_key)
 
     def lapse(self, now: int) -> None:
-        """Forget the refusals that have ended by now, and labels that no pod selects by any more.
+        """Forget the refusals that have ended by now, and labels that no pod selects by any more; the room of pods that
+        should be gone since long counts as capacity no more.
 
         A cycle does this before all else.
         """
@@ -370,6 +371,15 @@ class ClusterModel:
             self.generation += 1
         for key in pods:
             self._read_again(key)
+        if self._nodes.lapse(now):
+            self.generation += 1
+            self.standing_generation += 1
+            self.capacity_generation += 1
+
+    @property
+    def next_stuck(self) -> int | None:
+        """When, at the earliest, `lapse` gives up another pod that terminates, in microseconds since the epoch."""
+        return self._nodes.next_stuck
 
     def marks(self) -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
         """What no object says: binds under way (uid and node by pod) and evictions under way (uid by pod)."""
@@ -463,6 +473,8 @@ class ClusterModel:
             self.standing_generation += 1
             if (before and old is not None and not old.job) or (after and new is not None and not new.job):
                 self.capacity_generation += 1
+        if old is not None and self._nodes.stuck(old):
+            self.capacity_generation += 1
         if self._nodes.swap(old, new):
             self._room_changed()
         self._groups.swap(old, new)

@@ -5,6 +5,7 @@ An event marks the records that it changed; `refreshing` carries only these over
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
@@ -15,9 +16,12 @@ from kbatch.model.journal import Journal
 from kbatch.model.nodes import NodeRecord, NodeTable, read_allocatable
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources
+from kbatch.times import SECOND
 
 _AT_ONCE: Final = 256
 """So many changed records take a millisecond or two."""
+STUCK_AFTER: Final = 30 * SECOND
+"""So long after its grace a pod that terminates is stuck: `Policy.nomination_grace` is as long."""
 _FORGOTTEN: Final = 1000
 """So many classes are forgotten at least before what was kept of them is let go."""
 
@@ -37,6 +41,8 @@ class NodeIndex:
         self.astray: dict[str, NodeRecord] = {}
         self.changes: Final[Journal[str]] = Journal(alive=self.records)
         self._dirty: dict[str, NodeRecord] = {}
+        self._leaving: list[tuple[int, str, str]] = []
+        """A heap of when terminating pods should be gone, by their names, and their nodes'."""
         self._rebuild = True
         self._any_closed = False
         self._forgotten = 0
@@ -85,12 +91,15 @@ class NodeIndex:
             record = self.records[now.node]
             if was.terminating is now.terminating and bool(was.job) is bool(now.job):
                 record.put(now)
+                if was.release_at != now.release_at:
+                    self._expect(now)
                 if not now.job:
                     self.changes.note(record.name)  # no group says that it is another one
                 return False
             before = record.overfull
             record.count(was, -1)
             record.count(now, 1)
+            self._expect(now)
             self._counted(record)
             return self._flipped(record, before)
         flipped = False
@@ -105,9 +114,40 @@ class NodeIndex:
             record = self._record(now.node)
             before = record.overfull
             record.count(now, 1)
+            self._expect(now)
             self._counted(record)
             flipped = self._flipped(record, before) or flipped
         return flipped
+
+    def _expect(self, task: Task) -> None:
+        """If the pod terminates, see to it that it is found when it should be gone."""
+        if task.terminating and task.release_at is not None:
+            heapq.heappush(self._leaving, (task.release_at + STUCK_AFTER, task.key, task.node))
+
+    @property
+    def next_stuck(self) -> int | None:
+        """When, at the earliest, the next pod is stuck."""
+        return self._leaving[0][0] if self._leaving else None
+
+    def lapse(self, now: int) -> bool:
+        """Expect no more the room of pods that should be gone since long; whether there are new ones."""
+        found = False
+        while self._leaving and self._leaving[0][0] <= now:
+            at, key, node = heapq.heappop(self._leaving)
+            record = self.records.get(node)
+            task = record.tasks.get(key) if record is not None else None
+            if record is None or task is None or not task.terminating or key in record.stuck:
+                continue
+            if task.release_at is not None and task.release_at + STUCK_AFTER == at:
+                record.give_up(task)
+                self._counted(record)
+                found = True
+        return found
+
+    def stuck(self, task: Task) -> bool:
+        """Whether it terminates, and its room is expected no more."""
+        record = self.records.get(task.node) if task.terminating else None
+        return record is not None and task.key in record.stuck
 
     def _flipped(self, record: NodeRecord, before: bool) -> bool:
         """Whether the node has closed or opened; what is kept of nodes by themselves is then made anew."""

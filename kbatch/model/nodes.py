@@ -45,7 +45,8 @@ class NodeRecord:
         used: requests of every pod on it that is not terminal, with `pods`; also foreign and terminating ones.
         releasing: the part of `used` whose pods are terminating.
         foreign: the part of `used` that belongs to other schedulers' pods and stays, with `pods`: what is terminating
-            comes free for this scheduler's pods.
+            comes free for this scheduler's pods. What is stuck does not, whose pods these are.
+        stuck: the keys of the terminating pods that should be gone since long: nobody knows when they go.
         astray: the part of `tasks` that could not come here now: since they came, labels or taints changed. Pods of
             other schedulers are left out.
         closed_by: keys of unreadable pods on it; while there is one, nothing is placed here.
@@ -58,6 +59,7 @@ class NodeRecord:
     used: Resources = field(default_factory=dict)
     releasing: Resources = field(default_factory=dict)
     foreign: Resources = field(default_factory=dict)
+    stuck: set[str] = field(default_factory=set)
     tasks: dict[str, Task] = field(default_factory=dict)
     astray: dict[str, Task] = field(default_factory=dict)
     closed_by: set[str] = field(default_factory=set)
@@ -70,7 +72,7 @@ class NodeRecord:
         _accumulate(self.used, needs, sign)
         if task.terminating:
             _accumulate(self.releasing, needs, sign)
-        if not task.job and not task.terminating:
+        if (not task.job and not task.terminating) or (self.stuck and task.key in self.stuck):
             _accumulate(self.foreign, needs, sign)
         if sign > 0:
             self.put(task)
@@ -80,8 +82,14 @@ class NodeRecord:
         else:
             self.tasks.pop(task.key, None)
             self.astray.pop(task.key, None)
+            self.stuck.discard(task.key)
             if self.overfull:
                 self.overfull = any(amount > LIMIT for amount in self.used.values())
+
+    def give_up(self, task: Task) -> None:
+        """The room of a terminating pod is expected no more."""
+        self.stuck.add(task.key)
+        _accumulate(self.foreign, task.cls.needs, 1)
 
     @property
     def closed(self) -> bool:

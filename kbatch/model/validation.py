@@ -123,7 +123,7 @@ def _as_numbers(demand: Demand) -> tuple[object, ...]:
 
 
 def _validate_node(model: ClusterModel, record: NodeRecord) -> None:
-    fresh = NodeRecord(record.name, record.node, record.allocatable)
+    fresh = NodeRecord(record.name, record.node, record.allocatable, stuck=set(record.stuck))
     for task in model.tasks.values():
         if task.node == record.name and not task.terminal:
             fresh.count(task, 1)

@@ -27,6 +27,7 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event, Upsert
 from kbatch.process.applying import apply
 from kbatch.resources import CPU, Resources
+from kbatch.times import SECOND
 from operators.queue import FIELD_MANAGER, RETRY_LONGEST, RETRY_SECONDS
 from operators.queue.status import GroupCounts, Report, manifest, reports, same
 
@@ -115,7 +116,7 @@ class Controller:
         self._dirty.set()
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pauses.soonest()):
+                async with asyncio.timeout(self._soonest()):
                     await self._dirty.wait()
             self._dirty.clear()
             started = time.monotonic()
@@ -132,6 +133,15 @@ class Controller:
             backoff.reset()
             self._work.seconds.observe(time.monotonic() - started)
             await asyncio.sleep(GAP_SECONDS)
+
+    def _soonest(self) -> float | None:
+        """After how many seconds something is to be looked at although nothing has changed; None: never."""
+        found = self._pauses.soonest()
+        stuck = self.model.next_stuck
+        if stuck is None:
+            return found
+        left = max(0.0, stuck / SECOND - time.time())
+        return left if found is None else min(left, found)
 
     async def round(self) -> int:
         """Compare every Queue once and write what differs; how many writes failed.
@@ -161,6 +171,7 @@ class Controller:
         self._held = []
         try:
             began = time.perf_counter()
+            self.model.lapse(int(time.time() * SECOND))
             for _ in itertools.chain(self.model.refreshing(), self.model.dividing()):
                 if time.perf_counter() - began > TURN_SECONDS:
                     await asyncio.sleep(0)

@@ -69,7 +69,7 @@ class Figures:
     Attributes:
         useful: what jobs that ended held in their last run, while jobs came, over what there was: of the resource asked
             for most.
-        mean_wait, p99_wait, max_wait: in seconds, to the first start. max_delay: also what evictions cost.
+        mean_wait, p99_wait, max_wait: in seconds, to the first start. max_total_wait: also after evictions.
         lag: the greatest part of the cluster by which a queue held less than it deserved.
         wasted: seconds that evicted pods had run.
         seconds: of the processor, for the run.
@@ -79,7 +79,7 @@ class Figures:
     mean_wait: float
     p99_wait: float
     max_wait: float
-    max_delay: float
+    max_total_wait: float
     slowdown: float
     jain: float
     lag: float
@@ -176,7 +176,7 @@ def figures(day: Day, result: TraceResult, seconds: float) -> Figures:
         mean_wait=summary["mean_wait"],
         p99_wait=summary["p99_wait"],
         max_wait=summary["max_wait"],
-        max_delay=summary["max_delay"],
+        max_total_wait=summary["max_total_wait"],
         slowdown=summary["mean_bounded_slowdown"],
         jain=summary["jain_index"],
         lag=summary["greatest_lag"],

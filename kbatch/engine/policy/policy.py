@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from kbatch.api.configuration import PluginConfiguration, Switch
 from kbatch.api.placement import Placement
 from kbatch.engine.plugin import Plugin
+from kbatch.model.node_index import STUCK_AFTER
 from kbatch.times import SECOND
 
 
@@ -51,7 +52,7 @@ class Policy:
     action_arguments: tuple[BaseModel, ...] = ()
     bind_timeout: int = 60 * SECOND
     ageing: int = 600 * SECOND
-    nomination_grace: int = 30 * SECOND
+    nomination_grace: int = STUCK_AFTER
     backoff_base: int = 10 * SECOND
     backoff_limit: int = 600 * SECOND
     _answering: dict[tuple[str, Switch | None], Sequence[int]] = field(

@@ -164,14 +164,16 @@ def _take(jobs: Sequence[Job], cluster: Cluster, options: Options, result: Resul
         job.finish = max(ended) if len(ended) == job.tasks else None
         if options.nodes:
             job.nodes = _runs(sorted(numbers[pod.node] for pod in members if pod.node and pod.phase != EVICTED))
+        lost = 0
         for pod in members:
             if pod.bound is None:
                 continue
             length = (result.makespan if pod.finished is None else pod.finished) - pod.bound
             if pod.phase == EVICTED:
-                evictions, wasted = evictions + 1, wasted + length
+                evictions, wasted, lost = evictions + 1, wasted + length, lost + length
             for at in range(len(DIMENSIONS)):
                 held[at] += job.shape[at] * length
+        job.lost = lost // job.tasks  # they run and are evicted together
     return Engine(
         evictions=evictions,
         wasted=wasted,

@@ -41,7 +41,7 @@ class Job:
         tasks: how many pods; they start together.
         shape: what each of them asks for.
         start: when it started; None: not yet, or never.
-        finish: when it ended.
+        finish: when it ended. lost: how long it had run before that where it was evicted.
         nodes: where it ran, as runs of three: the first node's number, how many nodes follow one another, pods on each.
         place: where it stands or is promised to, in the terms of the timeline.
         until: while it runs, when it is expected to end.
@@ -60,6 +60,7 @@ class Job:
     priority: int = 0
     start: int | None = None
     finish: int | None = None
+    lost: int = 0
     nodes: tuple[int, ...] = ()
     place: Any = None
     until: int = 0

@@ -99,7 +99,7 @@ class TraceResult:
         """As it stands in `summary`."""
         started = [job for job in self.jobs if job.start is not None]
         waits = sorted(job.start - job.submit for job in started if job.start is not None)
-        delays = [delay(job, self.last) for job in self.jobs]
+        totals = [total_wait(job, self.last) for job in self.jobs]
         summary: dict[str, Any] = {
             "jobs": len(self.jobs),
             "started": len(started),
@@ -113,8 +113,8 @@ class TraceResult:
             "median_wait": _seconds(statistics.median(waits)) if waits else 0.0,
             "p99_wait": _seconds(waits[-(-len(waits) * 99 // 100) - 1]) if waits else 0.0,
             "max_wait": _seconds(waits[-1]) if waits else 0.0,
-            "mean_delay": _seconds(statistics.fmean(delays)) if delays else 0.0,
-            "max_delay": _seconds(max(delays, default=0)),
+            "mean_total_wait": _seconds(statistics.fmean(totals)) if totals else 0.0,
+            "max_total_wait": _seconds(max(totals, default=0)),
             "mean_bounded_slowdown": round(statistics.fmean(map(slowdown, started)), 6) if started else None,
             "utilisation": self.utilisation(),
             "nodes_opened": self.nodes_opened,
@@ -241,15 +241,14 @@ _REASONS: Final = {
 }  # fmt: skip
 
 
-def delay(job: Job, last: int) -> int:
-    """By how much later a job was over than if it had started when it came, in microseconds; of one that is not over,
-    so far, `last` being the end. It is its wait, and for one that was evicted also the waits after that, and what it
-    ran in vain.
+def total_wait(job: Job, last: int) -> int:
+    """How long a job waited in all, in microseconds: before its first start, and after evictions. Of one that is not
+    over: so far, `last` being the end.
     """
     if job.start is None:
         return max(0, last - job.submit)
-    over = max(last, job.start + job.run) if job.finish is None else job.finish
-    return over - job.submit - job.run
+    over = max(last, job.start + job.run + job.lost) if job.finish is None else job.finish
+    return over - job.submit - job.run - job.lost
 
 
 def slowdown(job: Job) -> float:

@@ -586,8 +586,11 @@ def test_who_is_nominated_moves_to_no_room_that_a_promise_needs() -> None:
     assert again(model, third, 8).binds == {"waits": "n1"}
 
 
-@pytest.mark.parametrize(("now", "at"), [(44, 45), (45, 48), (47, 48), (48, 51), (73, 75), (75, None)])
+@pytest.mark.parametrize(("now", "at"), [(44, 45), (45, 48), (47, 48), (48, 51), (73, 75), (75, 305)])
 def test_what_terminates_and_overruns_is_expected_a_little_later_until_it_is_stuck(now: int, at: int | None) -> None:
+    """After that there is not room enough for both nodes' gang in the whole cluster: who comes after it waits for the
+    other node alone.
+    """
     leaving, other = terminating(pod("leaving", "4", on="n1"), 45), busy(305, on="n2")
     model = world(node("n1"), node("n2"), leaving, other, wide(), saying(pod("a", "3", at=2), 10))
     assert instants(run(model, CONSERVATIVE, now=now)).get("a") == at

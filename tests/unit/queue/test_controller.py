@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -98,6 +99,21 @@ async def test_only_the_queue_that_changed_is_written(rig: Rig) -> None:
     rig.see(Upsert(group("g", "a", cpu="1")))
     await rig.controller.round()
     assert [name for name, _ in rig.api.writes] == ["a"]
+
+
+async def test_the_room_of_a_pod_that_terminates_for_too_long_is_divided_no_more(rig: Rig) -> None:
+    """Nothing happens meanwhile: the operator looks again when that time is over."""
+    since = datetime.now(UTC) - timedelta(seconds=29.5)
+    stuck = worlds.pod("stuck", "3", on="n")
+    stuck.metadata.deletion_timestamp = since.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    rig.see(Upsert(node("n", "4")), Upsert(queue("a")), Upsert(stuck), Upsert(group("g", "a", cpu="9")))
+    task = asyncio.create_task(rig.controller.run())
+    async with asyncio.timeout(20):
+        while not rig.api.writes or rig.api.writes[-1][1]["deserved"] != {"cpu": "1"}:
+            rig.api.wrote.clear()
+            await rig.api.wrote.wait()
+    assert rig.api.writes[0][1]["deserved"] == {"cpu": "4"}
+    task.cancel()
 
 
 async def test_a_write_that_fails_is_counted_and_made_again(rig: Rig) -> None:

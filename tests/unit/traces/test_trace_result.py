@@ -12,7 +12,7 @@ from kbatch.simulator.traces.cluster import Cluster, numbered
 from kbatch.simulator.traces.jobs import ONE_CPU, Job, Shape, Trace
 from kbatch.simulator.traces.options import Options
 from kbatch.simulator.traces.plot import MOST_QUEUES, draw
-from kbatch.simulator.traces.result import TraceResult, delay
+from kbatch.simulator.traces.result import TraceResult, total_wait
 from kbatch.simulator.traces.run import simulate
 from kbatch.simulator.traces.usage import SLICES, Slices
 from kbatch.times import SECOND
@@ -50,7 +50,7 @@ def test_what_the_summary_says() -> None:
     }  # fmt: skip
     assert summary["dropped"]["too_large"] == 1
     assert [summary[f"{name}_wait"] for name in ("mean", "median", "p99", "max")] == [5.666667, 8.0, 9.0, 9.0]
-    assert [summary[f"{name}_delay"] for name in ("mean", "max")] == [5.666667, 9.0], "nobody is evicted"
+    assert [summary[f"{name}_total_wait"] for name in ("mean", "max")] == [5.666667, 9.0], "nobody is evicted"
     assert summary["mean_bounded_slowdown"] == round((1 + 1.1 + 1.2) / 3, 6)
     assert summary["utilisation"] == {"cpu": round(48 / 56, 6)}
     assert (summary["makespan"], summary["nodes_opened"]) == (19.0, 4)
@@ -76,11 +76,11 @@ def test_a_job_that_never_starts_has_null() -> None:
     assert found["queues"] == {"q": {"deserved": {"cpu": "4"}, "allocated": {"cpu": "4"}, "share": 1.0}}
 
 
-def test_a_job_that_was_evicted_was_delayed_by_all_but_its_last_run() -> None:
-    """One is evicted and ends at 50 s. At 60 s another still runs, and another has not started."""
+def test_a_job_that_was_evicted_waited_again() -> None:
+    """One ran for 3 s before it was evicted, and ends at 50 s. At 60 s another runs, and another has not started."""
     evicted, runs, waits = job("a", 0, 10, 1), job("b", 0, 30, 1), job("c", 20, 5, 1)
-    evicted.start, evicted.finish, runs.start = 0, 50 * SECOND, 40 * SECOND
-    assert [delay(each, 60 * SECOND) // SECOND for each in (evicted, runs, waits)] == [40, 40, 40]
+    evicted.start, evicted.finish, evicted.lost, runs.start = 0, 50 * SECOND, 3 * SECOND, 40 * SECOND
+    assert [total_wait(each, 60 * SECOND) // SECOND for each in (evicted, runs, waits)] == [37, 40, 40]
 
 
 def test_p99_is_the_wait_that_99_of_100_do_not_exceed() -> None:
