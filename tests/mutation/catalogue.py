@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tests.mutation import decisions, flows, placement, quotas, reservations, victims
+from tests.mutation import decisions, flows, groups, placement, quotas, reservations, victims
 from tests.mutation.mutant import Mutant
 
 ALL: Final = (
     *reservations.MUTANTS, *victims.MUTANTS, *decisions.MUTANTS, *placement.MUTANTS, *quotas.MUTANTS, *flows.MUTANTS,
+    *groups.MUTANTS,
 )  # fmt: skip
 
 Stage: TypeAlias = "tuple[str, ...]"
@@ -30,6 +31,7 @@ _ELASTIC: Final = _unit("growth", "shrinking")
 _STANDING: Final = _unit("topology", "domain_choice", "node_sets", "other_sets", "whole_nodes")
 _ENGINE: Final[Stage] = ("tests/unit/engine", "tests/unit/plugins/test_votes.py")
 _WEBHOOKS: Final[Stage] = ("tests/unit/webhooks",)
+_PODGROUP: Final[Stage] = ("tests/unit/podgroup",)
 _CASES: Final[Stage] = tuple(
     f"tests/unit/simulator/test_{name}.py"
     for name in (
@@ -56,6 +58,11 @@ _STAGES: Final[tuple[tuple[str, tuple[Stage, ...]], ...]] = (
     ("kbatch/engine/plugins/flow/", (_FLOW, _FLOW_PROPERTIES)),
     ("kbatch/engine/state/promises.py", (_FLOW, _FLOW_PROPERTIES)),
     ("kbatch/model/quota.py", (("tests/unit/model/test_quota.py",), _ENGINE, _WEBHOOKS, _CASES, _PROPERTIES)),
+    ("kbatch/model/demand.py", (("tests/property/test_demand.py",), _CASES, _ENGINE, _PROPERTIES)),
+    ("kbatch/model/phase.py", (("tests/unit/model/test_phase.py",), _PODGROUP)),
+    ("operators/podgroup/", (_PODGROUP,)),
+    ("kbatch/model/node", (_unit("stuck"), _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/model/cluster.py", (_unit("stuck"), ("tests/unit/model/test_cluster.py",), _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/reservation/", (_KEPT, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/state/cycle_state.py", (_KEPT, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/state/timeline.py", (_KEPT, _ENGINE, _CASES, _PROPERTIES)),

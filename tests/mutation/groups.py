@@ -1,0 +1,117 @@
+"""Mutants of what a group asks for, of its phase, and of what is capacity."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.mutant import Mutant
+
+_DEMAND: Final = "kbatch/model/demand.py"
+_PHASE: Final = "kbatch/model/phase.py"
+_NODES: Final = "kbatch/model/nodes.py"
+_INDEX: Final = "kbatch/model/node_index.py"
+_CLUSTER: Final = "kbatch/model/cluster.py"
+_RECONCILE: Final = "operators/podgroup/reconcile.py"
+_ABANDONED: Final = "operators/podgroup/abandoned.py"
+
+MUTANTS: Final = (
+    # --- what it asks for ---------------------------------------------------------------------------------------------
+    Mutant(
+        "reserved-beyond-max-member", _DEMAND,
+        "more = self._headroom() if role is None else _ANY_NUMBER", "more = _ANY_NUMBER",
+        "pods count in what is reserved that maxMember keeps out",
+    ),
+    Mutant(
+        "headroom-forgets-who-stands", _DEMAND,
+        "role.max_member - self._there.get(role.name, 0) - self._lacking.get(role.name, 0)",
+        "role.max_member - self._lacking.get(role.name, 0)",
+        "a role that has its maxMember counts with more",
+    ),
+    Mutant(
+        "made-beyond-max-member", _DEMAND,
+        "some = min(count, self._left[index], more.get(name, count)) if", "some = min(count, self._left[index]) if",
+        "pods to come count beyond maxMember",
+    ),
+    Mutant(
+        "demand-takes-any-role", _DEMAND,
+        "if role is None or name == role else 0", "if role is not None or name == role else 0",
+        "the minimum of a role is made of others' pods to come",
+    ),
+    Mutant(
+        "sent-back-still-asks", _DEMAND,
+        "if job.outstanding and not job.sent_back:", "if job.outstanding:",
+        "a group whose pods do not come raises the share of its queue for ever",
+    ),
+    Mutant(
+        "suspended-group-asks", _DEMAND,
+        "if job.group is not None and job.group.spec.suspend and not settled:",
+        "if job.group is not None and job.group.spec.suspend and settled:",
+        "a group that its user has suspended keeps a place",
+    ),
+    Mutant(
+        "gated-pods-wait", _DEMAND,
+        "elif not task.gated or _free(task):", "else:",
+        "pods behind gates of others make up a minimum",
+    ),
+    # --- its phase ----------------------------------------------------------------------------------------------------
+    Mutant(
+        "complete-jobs-are-not-over", _PHASE,
+        "and (facts.members.succeeded > 0 or facts.current in STARTED)", "and False",
+        "a group whose Jobs are Complete with fewer successes stays in queue for ever",
+    ),
+    Mutant(
+        "complete-before-it-began", _PHASE,
+        "and (facts.members.succeeded > 0 or facts.current in STARTED)", "and True",
+        "a group whose first Job has nothing to do is over before its other pods come",
+    ),
+    Mutant(
+        "over-beside-running-pods", _PHASE,
+        "lambda facts: facts.members.alive == 0 and not facts.ongoing and facts.reached(_succeeded),",
+        "lambda facts: not facts.ongoing and facts.reached(_succeeded),",
+        "a group is Completed while pods of it run",
+    ),
+    Mutant(
+        "failed-although-it-runs", _PHASE,
+        "lambda facts: facts.gave_up and not facts.reached(_attainable),", "lambda facts: facts.gave_up,",
+        "a failed pod above the minimum fails the group",
+    ),
+    Mutant(
+        "failed-jobs-are-done", _RECONCILE,
+        "ended = all(maker.ended and not maker.failed for maker in known)",
+        "ended = all(maker.ended for maker in known)",
+        "a group whose Job has Failed is Completed",
+    ),
+    Mutant(
+        "others-are-done-at-once", _RECONCILE,
+        "and len(known) + len(others) == len(makers)", "and len(known) + len(others) <= len(makers)",
+        "a group is Completed while an unknown controller may make more pods",
+    ),
+    Mutant(
+        "abandoned-while-it-runs", _ABANDONED,
+        "if not pods or any(one.stage not in _ENDED for one in pods):", "if not pods:",
+        "a group whose pods run is over after five minutes",
+    ),
+    # --- what is capacity ---------------------------------------------------------------------------------------------
+    Mutant(
+        "stuck-room-is-capacity", _NODES,
+        "        self.stuck.add(task.key)\n        _accumulate(self.foreign, task.cls.needs, 1)",
+        "        self.stuck.add(task.key)",
+        "a queue deserves room of pods that never go",
+    ),
+    Mutant(
+        "stuck-room-never-comes-back", _NODES,
+        "if (not task.job and not task.terminating) or (self.stuck and task.key in self.stuck):",
+        "if not task.job and not task.terminating:",
+        "the room of a pod that was stuck is lost when it goes at last",
+    ),
+    Mutant(
+        "more-time-is-not-seen", _INDEX,
+        "if task.release_at is not None and task.release_at + STUCK_AFTER == at:", "if task.release_at is not None:",
+        "a pod that got a longer grace is given up by the first one",
+    ),
+    Mutant(
+        "capacity-comes-back-unseen", _CLUSTER,
+        "        if old is not None and self._nodes.stuck(old):\n            self.capacity_generation += 1\n", "",
+        "what was found to be too small for a group is not looked at again when a stuck pod goes",
+    ),
+)  # fmt: skip
