@@ -119,7 +119,7 @@ def observe(index: MemberIndex, group: PodGroup, *, abandoned: bool = False) -> 
     others = {uid for uid, maker in makers.items() if maker is None} if abandoned else set[str]()
     gave_up = _gave_up(group, {uid: maker for uid, maker in makers.items() if uid not in others}, members, others)
     made = any(role.template is not None for role in group.spec.sub_groups or ())
-    ended = all(maker.ended and not maker.failed for maker in known) and len(known) + len(others) == len(makers)
+    ended = all(maker.ended for maker in known) and len(known) + len(others) == len(makers)
     done = bool(makers) and ended and not (made or gave_up)
     finished, gone = _finished(index, group, key)
     ongoing = any(not maker.ended for maker in known)

@@ -77,9 +77,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "failed-jobs-are-done", _RECONCILE,
-        "ended = all(maker.ended and not maker.failed for maker in known)",
-        "ended = all(maker.ended for maker in known)",
-        "a group whose Job has Failed is Completed",
+        "done = bool(makers) and ended and not (made or gave_up)", "done = bool(makers) and ended and not made",
+        "a group whose Job has Failed, or of which a pod has that nobody makes anew, is Completed",
     ),
     Mutant(
         "others-are-done-at-once", _RECONCILE,

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kbatch.api.configuration import DEFAULT
 from kbatch.api.objects import (
@@ -290,3 +291,24 @@ def test_what_is_reserved_is_what_pods_ask_for_that_may_be_placed_together(
             sums.append(positive(add(*asked)))
     assert (found.short > 0) == (not sums)
     assert found.room is None if found.short else positive(found.room or {}) in sums
+
+
+def test_a_role_that_has_pods_on_nodes_may_have_fewer_more() -> None:
+    """Of role a one pod runs, of two at the most: the third of the minimum is one of the large ones."""
+    whole = group("g", 4)
+    whole.spec.sub_groups = (SubGroup(name="a", min_member=1, max_member=2), SubGroup(name="b", min_member=0))
+    of_a = [pod(f"a-{number}", "1", of="g", role="a", on="n1" if not number else "") for number in range(3)]
+    of_b = [pod(f"b-{number}", "3", of="g", role="b") for number in range(3)]
+    model = world(queue(), node("n1"), whole, of_a, of_b)
+    assert model.demand(model.jobs["ns/g"]).room == {"cpu": (1 + 3 + 3) * CPU}
+
+
+def test_a_group_that_was_sent_back_asks_for_its_pods_alone() -> None:
+    """Its place was kept for pods that did not come: until it is let in again that raises no share."""
+    whole = group("g", 4, min_resources={"cpu": "4"})
+    model = world(queue(), node("n1"), whole, pod("g-0", "1", of="g"))
+    assert model.queues["default"].request == {"cpu": 4 * CPU}
+    back = Condition(type="Enqueued", status="False", reason="SentBack", last_transition_time=stamp(0))
+    model.apply(Upsert(replace(whole, status=replace(whole.status, conditions=(back,), scheduling_attempts=1))))
+    assert model.jobs["ns/g"].sent_back
+    assert model.queues["default"].request == {"cpu": CPU}
