@@ -72,10 +72,11 @@ CORES: Final = 100
 QUEUES: Final = 20
 SIZES: Final = ((1, 30), (2, 20), (4, 20), (8, 10), (16, 10), (32, 7), (64, 3))
 """Cores of a job, and how many of a hundred ask for as many."""
-RATE: Final = 5900
+RATE: Final = 5650
 """So many jobs end in a second of the clock, as long as a cluster of 10,000 nodes is full. It is not quite full: jobs
-are of unlike sizes, and what comes free is given out a cycle later. So some 5,200 can start: somewhat more than are to
-be decided (`LEAST_RATE`). For each that starts another one comes: the queue stays as deep as it is.
+are of unlike sizes, and what comes free is given out a cycle later. So 5,250 can start with cycles of 0.3 s, and 5,020
+with cycles of half a second: somewhat more than are to be decided (`LEAST_RATE`). For each that starts another one
+comes: the queue stays as deep as it is.
 """
 GAP: Final = 0.05
 """Seconds between the beginnings of two cycles at the least, as in the scheduler."""

@@ -7,11 +7,13 @@ from bisect import bisect_left
 from itertools import compress
 from typing import Final
 
+import numpy as np
+
 Age = tuple[int, str]
 """When a group was created, and its key: first come, first served, and no two are alike."""
 
-_FEW: Final = 32
-"""So many are taken out one by one: that moves all behind each of them, and touches none."""
+_FEW: Final = 128
+"""So many ages are taken out one by one: that moves all behind each of them, and touches none."""
 
 
 class ByAge:
@@ -53,12 +55,12 @@ class ByAge:
             return
         ages = self._ages
         places = sorted([bisect_left(ages, age) for age in self._gone])
+        stays = np.ones(len(ages), np.bool_)
+        stays[places] = False
+        self._rows = array("q", np.frombuffer(self._rows, np.int64)[stays].tobytes())
         if len(places) <= _FEW:
             for place in reversed(places):
-                del ages[place], self._rows[place]
+                del ages[place]
         else:
-            stays = bytearray(b"\x01") * len(ages)
-            for place in places:
-                stays[place] = 0
-            self._ages, self._rows = list(compress(ages, stays)), array("q", compress(self._rows, stays))
+            self._ages = list(compress(ages, stays.tobytes()))
         self._gone = set()

@@ -13,15 +13,15 @@ from kbatch.engine.carryover.by_age import ByAge
 def test_it_is_in_order_whatever_comes_and_goes(seed: int) -> None:
     chance, line = random.Random(seed), ByAge()
     known: dict[tuple[int, str], int] = {}
-    for row in range(400):
-        if known and chance.random() < 0.4:
-            for age in chance.sample(sorted(known), min(len(known), chance.choice([1, 2, 40]))):
+    for row in range(900):
+        if known and chance.random() < 0.05:
+            for age in chance.sample(sorted(known), min(len(known), chance.choice([1, 2, 40, 150]))):
                 line.remove(age)
                 del known[age]
                 if chance.random() < 0.2:
                     line.add(age, -row)
                     known[age] = -row
-        age = (chance.randrange(50), f"g{chance.randrange(99)}")
+        age = (chance.randrange(50), f"g{chance.randrange(999)}")
         if age not in known:
             line.add(age, row)
             known[age] = row

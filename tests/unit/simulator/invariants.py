@@ -60,10 +60,18 @@ def assert_settled(outcome: Any) -> None:
     evicted = Counter(each["pod"] for each in outcome.evictions)
     assert all(count == 1 for count in evicted.values()), evicted
     bound = {each["pod"]: each["time"] for each in outcome.binds}
+    groups = outcome.json["podgroups"]
     for each in outcome.evictions:
         assert bound.get(each["pod"]) != each["time"], each
         if each["for"]:
-            assert any(pod.startswith(each["for"]) and time >= each["time"] for pod, time in bound.items()), each
+            assert any(_is_of(pod, each["for"], groups) and time >= each["time"] for pod, time in bound.items()), each
+
+
+def _is_of(pod: str, beneficiary: str, groups: Collection[str]) -> bool:
+    """Whether a pod is the beneficiary, or one of its members: these begin with its name, and with no longer group's."""
+    return pod.startswith(beneficiary) and not any(
+        len(other) > len(beneficiary) and pod.startswith(other) for other in groups
+    )
 
 
 def assert_whole(outcome: Any, pods: Collection[str], minimum: int) -> None:
