@@ -69,7 +69,7 @@ def assert_settled(outcome: Any) -> None:
 
 
 def _is_of(pod: str, beneficiary: str, groups: Collection[str]) -> bool:
-    """Whether a pod is the beneficiary, or one of its members: these begin with its name, and with no longer group's."""
+    """Whether a pod is the beneficiary, or one of its members: they begin with its name, and with no longer group's."""
     return pod.startswith(beneficiary) and not any(
         len(other) > len(beneficiary) and pod.startswith(other) for other in groups
     )
