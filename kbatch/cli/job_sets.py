@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbatch.cli.live import Context, Kubeconfig, ask, namespace_hint
-from kbatch.cli.output import BAD_INPUT, FAILED, Format, Output, console, fail, print_json
+from kbatch.cli.output import BAD_INPUT, FAILED, Format, Output, console, fail, plain, print_json
 
 if TYPE_CHECKING:
     from kbatch.api.objects import PodGroup
@@ -170,7 +170,7 @@ def _show(
         print_json([one.json() for one in done])
     else:
         for one in done:
-            typer.echo(one.line(), err=one.refused)
+            typer.echo(plain(one.line()), err=one.refused)
         if not done:
             typer.echo("nothing to do: all of it is over")
     if any(one.refused for one in done):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from kbatch.cli.output import Format, Output, console, fail, print_json
+from kbatch.cli.output import Format, Output, console, fail, print_json, say
 
 if TYPE_CHECKING:
     from kbatch.api.objects import Job, PodGroup, Queue
@@ -73,9 +73,9 @@ def groups(
         with console() as out:
             out.print(group_table(rows))
         if alone:
-            typer.echo(f"{alone[:1].upper()}{alone[1:]}")
+            say(f"{alone[:1].upper()}{alone[1:]}")
         if outside:
-            typer.echo(f"Outside of the queue that they name, on the default scheduler: Jobs {', '.join(outside)}")
+            say(f"Outside of the queue that they name, on the default scheduler: Jobs {', '.join(outside)}")
 
 
 def queues(output: Format = Output.TEXT, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
@@ -133,7 +133,7 @@ def explain(
         print_json(explanation.json())
     else:
         for line in explanation.lines():
-            typer.echo(line)
+            say(line)
 
 
 def held_jobs(
@@ -171,7 +171,7 @@ def held_jobs(
         )
     else:
         for job in jobs:
-            typer.echo(key_of(job.metadata.namespace, job.metadata.name))
+            say(key_of(job.metadata.namespace, job.metadata.name))
 
 
 def namespace_hint(namespace: str | None) -> str:

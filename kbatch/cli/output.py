@@ -26,6 +26,7 @@ BAD_INPUT: Final = 2
 LIMIT_REACHED: Final = 3
 """Exit status where a run was cut off by its limit."""
 
+_CONTROLS: Final = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) != "\n"}
 _WIDTH: Final = 120
 """Of tables that are not shown on a terminal: wide enough not to fold."""
 
@@ -89,16 +90,37 @@ class Output(enum.StrEnum):
 Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
 
 
+def plain(text: str) -> str:
+    """The text with a mark in the place of each control character but the end of a line."""
+    return text.translate(_CONTROLS)
+
+
+def say(text: str) -> None:
+    """A line on standard output, of which others may have written parts."""
+    typer.echo(plain(text))
+
+
 @contextlib.contextmanager
 def console() -> Iterator[Console]:
-    """Standard output for tables; where that is no terminal, plain text of a fixed width, the same for everyone."""
+    """Standard output for tables; where that is no terminal, plain text of a fixed width, the same for everyone.
+
+    What is shown is shown as it is, brackets included; what would steer a terminal is not.
+    """
     from rich.console import Console
 
+    class Plain(Console):
+        """Leaves control characters out of every text, whoever wrote it."""
+
+        def render_str(self, text: str, **how: Any) -> Any:
+            return super().render_str(plain(text), **how)
+
     if sys.stdout.isatty():
-        yield Console(highlight=False)
+        yield Plain(highlight=False, markup=False, emoji=False)
         return
     text = io.StringIO()
-    yield Console(file=text, highlight=False, width=_WIDTH, force_terminal=False, color_system=None)
+    yield Plain(
+        file=text, highlight=False, markup=False, emoji=False, width=_WIDTH, force_terminal=False, color_system=None
+    )
     for line in text.getvalue().splitlines():
         typer.echo(line.rstrip())
 
@@ -124,11 +146,11 @@ def print_result(result: Result, output: Output) -> None:
 
 def warn(text: str) -> None:
     """A sentence on standard error that does not end the command."""
-    typer.echo(f"kbatch: {text}", err=True)
+    typer.echo(f"kbatch: {plain(text)}", err=True)
 
 
 def fail(text: str, status: int = FAILED) -> NoReturn:
     """End the command with a sentence (each line one) on standard error."""
     for line in text.splitlines() or [""]:
-        typer.echo(f"kbatch: {line}", err=True)
+        typer.echo(f"kbatch: {plain(line)}", err=True)
     raise typer.Exit(status)

@@ -26,6 +26,7 @@ from kbatch.api.objects import (
 from kbatch.kube.kinds import key_of, split_key
 from kbatch.model.bad_nodes import remembered
 from kbatch.model.finished import NONE, Ranges, finished_of, number_of, without_pods
+from kbatch.model.makers import sizes
 from kbatch.model.members import NOTHING_FINISHED
 from kbatch.model.phase import OVER, GroupFacts, MemberCounts, Phase, RoleFacts, derive
 from kbatch.resources import Resources, format_resources, scale, total
@@ -117,7 +118,8 @@ def observe(index: MemberIndex, group: PodGroup, *, abandoned: bool = False) -> 
     makers = _makers(index, group, key, members)
     known = [maker for maker in makers.values() if maker is not None]
     others = {uid for uid, maker in makers.items() if maker is None} if abandoned else set[str]()
-    gave_up = _gave_up(group, {uid: maker for uid, maker in makers.items() if uid not in others}, members, others)
+    rest = {uid: maker for uid, maker in makers.items() if uid not in others}
+    gave_up = _gave_up(group, rest, index.named_members(key), others)
     made = any(role.template is not None for role in group.spec.sub_groups or ())
     ended = all(maker.ended for maker in known) and len(known) + len(others) == len(makers)
     done = bool(makers) and ended and not (made or gave_up)
@@ -260,19 +262,32 @@ def unknown_controllers(index: MemberIndex, group: PodGroup) -> bool:
 
 
 def _gave_up(
-    group: PodGroup, makers: dict[str, Maker | None], members: tuple[Member, ...], abandoned: Collection[str]
+    group: PodGroup, makers: dict[str, Maker | None], members: Mapping[str, Member], abandoned: Collection[str]
 ) -> bool:
     """Whether nobody will make more members although some failed.
 
     Only of Jobs is it known when they stop; any other controller may always make more, but for those that have
     `abandoned` the group. Members that were made from the group's templates are made again as long as it has retries
-    left.
+    left; those above the minimum that failed keep none of the minimum from being made again.
     """
     if not all(maker is not None and maker.ended for maker in makers.values()):
         return False
     final = {"", *abandoned} if retries_left(group) else {"", group.metadata.uid, *abandoned}
-    left = any(one.stage is Stage.FAILED and one.controller in final and not _spared(group, one) for one in members)
+    base = {size.role: size.base for size in sizes(group.spec)}
+    left = any(
+        one.stage is Stage.FAILED and one.controller in final and not _spared(group, one)
+        and not _surplus(group, pod, one, base)
+        for pod, one in members.items()
+    )  # fmt: skip
     return left or any(maker is not None and maker.failed for maker in makers.values())
+
+
+def _surplus(group: PodGroup, pod: str, member: Member, base: Mapping[str, int]) -> bool:
+    """Whether the pod was made from the template of a role, above what the role needs."""
+    if member.controller != group.metadata.uid:
+        return False
+    number = number_of(split_key(pod)[1], group.metadata.name, member.role)
+    return number is not None and number >= base.get(member.role, 0)
 
 
 def _spared(group: PodGroup, member: Member) -> bool:

@@ -365,7 +365,7 @@ class Cache:
             or (bool(task.node) and not task.assumed and not task.terminal and not task.pod.metadata.deletion_timestamp)
             for task in job.tasks.values()
         )
-        return placed >= job.minimum
+        return placed + sum(job.gone.values()) >= job.minimum
 
     @property
     def evictions(self) -> Collection[str]:

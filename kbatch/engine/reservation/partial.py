@@ -77,7 +77,8 @@ def confirmed(job: Job) -> bool:
     """Whether the API server has bound the minimum, and each role's."""
     if not job.confirmed():
         return False
-    placed = Counter(task.role for task in job.tasks.values() if task.confirmed)
+    placed = Counter(job.gone)
+    placed.update(task.role for task in job.tasks.values() if task.confirmed)
     return all(placed[role.name] >= role.min_member for role in job.roles)
 
 

@@ -198,7 +198,7 @@ class TraceResult:
             rows["Check"] = f"{self.backfilled} jobs were backfilled; they delayed {len(self.delays)} reservations"
         width = max(map(len, rows))
         for name, text in rows.items():
-            console.print(f"[bold]{name}[/bold]{' ' * (width - len(name))}  ", end="")
+            console.print(name, style="bold", end=" " * (width - len(name) + 2))
             console.print(text, markup=False)
         if self.cut:
             console.print("The run was cut off by --until; this is how far it came.", style="bold red")

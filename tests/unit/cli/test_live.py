@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import threading
 from collections.abc import Iterator
@@ -243,6 +244,38 @@ def test_queues_with_flow(ask: Any, server: ThreadingHTTPServer) -> None:
     assert {name: row["flow"][name] for name in ("value", "unlimitedValue", "usage")} == {
         "value": 0, "unlimitedValue": 0, "usage": 0,
     }, "faded by now"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'webhook "validation.gatekeeper.sh" denied the request: [pods-need-owner] label owner is missing',
+        "denied the request: path [/spec/containers] is not allowed",
+    ],
+)
+def test_words_of_others_are_shown_as_they_are(ask: Any, server: ThreadingHTTPServer, said: str) -> None:
+    one = copy.deepcopy(WAITING)
+    one["status"]["conditions"][0] |= {"reason": "BindFailed", "message": said}
+    server.answers[f"{ROOT}/podgroups"] = a_list([one])  # type: ignore[attr-defined]
+    result = ask("groups")
+    assert result.exit_code == 0
+    message = "".join(line[line.find("BindFailed") :] for line in result.stdout.splitlines()[1:])
+    assert said.split("[", maxsplit=1)[1].split(maxsplit=1)[0] in message
+
+
+def test_no_text_of_a_tenant_ends_a_command_or_steers_a_terminal(ask: Any, server: ThreadingHTTPServer) -> None:
+    one = copy.deepcopy(WAITING)
+    one["status"]["conditions"][0] |= {"message": "PriorityClass [/x] \x1b[2J\x1b]0;owned\x07 does not exist"}
+    answers = server.answers  # type: ignore[attr-defined]
+    answers[f"{ROOT}/podgroups"] = a_list([one])
+    answers[f"{ROOT}/namespaces/team/podgroups/big"] = one
+    status = {"requested": {"example.com/[/x]": "1"}}
+    answers[f"{ROOT}/queues"] = a_list([{"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": status}])
+    for words in (("groups",), ("explain", "team/big"), ("queues",)):
+        result = ask(*words)
+        assert result.exit_code == 0, words
+        assert "\x1b" not in result.stdout, words
+    assert "[/x]" in ask("explain", "team/big").stdout
 
 
 @pytest.mark.usefixtures("server")
