@@ -58,7 +58,7 @@ class ClusterView:
         self._queues: dict[str, dict[str, str]] = {}  # by queue: the phases of its groups that are not over, by key
         self._queue_of: dict[str, str] = {}
         self._pods: dict[str, tuple[str, Ask]] = {}
-        self._used: dict[str, Sums] = {}  # by the group's key: its pods that have not ended
+        self._used: dict[str, Sums] = {}  # by the group's key: its pods that have not failed
 
     def receive(self, batch: Batch) -> None:
         """Take what an informer saw."""
@@ -142,8 +142,8 @@ class ClusterView:
         key = key_of(pod.metadata.namespace, pod.metadata.name)
         self._forget_pod(key)
         name = (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
-        if not name or pod.status.phase in {"Succeeded", "Failed"}:
-            return
+        if not name or pod.status.phase == "Failed":
+            return  # one that has succeeded has had its part, and is not made again
         try:
             ask = ask_of_pod(pod)
         except QuantityError:

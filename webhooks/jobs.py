@@ -42,7 +42,7 @@ def delay(job: Job, *, scheduler_name: str, new_name: str | None = None) -> dict
     changes: dict[str, Any] = {}
     if template.spec.scheduler_name != scheduler_name:
         _put(changes, scheduler_name, "spec", "template", "spec", "schedulerName")
-    if named_group(job) is None:
+    if named_group(job) is None or _copied(job):
         name = metadata.name
         if not name:
             if not metadata.generate_name:
@@ -55,6 +55,11 @@ def delay(job: Job, *, scheduler_name: str, new_name: str | None = None) -> dict
         _put(changes, True, "spec", "suspend")
         _put(changes, MARK, "metadata", "annotations", SUSPENDED_ANNOTATION)
     return changes
+
+
+def _copied(job: Job) -> bool:
+    """Whether it is a copy of a Job that had a group of its own, under another name: its template names that one's."""
+    return OWN_GROUP_ANNOTATION in (job.metadata.annotations or {}) and named_group(job) != job.metadata.name
 
 
 def _put(changes: dict[str, Any], value: object, *path: str) -> None:

@@ -267,7 +267,10 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
                 role.min_member,
                 role.max_member,
                 placed=sum(_is_of(pod, role.name) and _holds(pod) for pod in pods),
-                succeeded=sum(_is_of(pod, role.name) and pod.status.phase == "Succeeded" for pod in pods),
+                succeeded=max(
+                    sum(_is_of(pod, role.name) and pod.status.phase == "Succeeded" for pod in pods),
+                    sum(each.succeeded for each in group.status.sub_groups or () if each.name == role.name),
+                ),
             )
             for role in group.spec.sub_groups or ()
         ),

@@ -11,7 +11,7 @@ from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOT
 from kbatch.api.objects import Job
 from kbatch.api.reasons import PodGroupNotFound
 from kbatch.cli.events import newest
-from kbatch.cli.permitted import if_readable
+from kbatch.cli.permitted import if_readable, if_there
 from kbatch.kube.client import Api
 from kbatch.kube.kinds import JOBS, key_of
 from kbatch.kube.lists import list_all
@@ -103,8 +103,10 @@ async def plain_manifests(client: Api, jobs: Iterable[Job]) -> list[dict[str, An
     """
     made = []
     for job in jobs:
-        answer = await client.request("GET", JOBS.path(job.metadata.namespace, job.metadata.name))
-        made.append(plain(msgspec.json.decode(answer)))
+        path = JOBS.path(job.metadata.namespace, job.metadata.name)
+        answer = await if_there(client.request("GET", path))
+        if answer is not None and is_held(msgspec.json.decode(answer, type=Job)):  # else it is gone, or runs by now
+            made.append(plain(msgspec.json.decode(answer)))
     return made
 
 

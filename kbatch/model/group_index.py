@@ -264,8 +264,9 @@ class GroupIndex:
             else:  # nobody says where it belongs but its pods, and what was known of its PodGroup
                 self._enter(job, named or job.queue or self._default_queue)
         job.barred = self._bars(job)
-        job.refresh()
-        account(job, self.makers(job.key))
+        makers = self.makers(job.key)
+        job.refresh(makers)
+        account(job, makers)
         self._demands.pop(job.key, None)
         self._quota_asks.pop(job.key, None)
         name = job.group.spec.priority_class_name if job.group is not None else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -14,7 +14,7 @@ from kbatch.model.annotations import expected_said
 from kbatch.model.finished import finished_of, without_pods
 from kbatch.model.journal import Journal
 from kbatch.model.made_for import made_for
-from kbatch.model.makers import Template, ToCome, of_roles
+from kbatch.model.makers import NO_MAKERS, Maker, Template, ToCome, of_roles
 from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task, counted
 from kbatch.resources import PODS, QuantityError, Resources, add, in_millionths, parse_quantity, parse_resources, scale
@@ -79,8 +79,8 @@ class Job:
         expected: for how long its pods are expected to run, by what its PodGroup says; microseconds.
         barred: its queue is not open to its namespace: it keeps what it holds, and asks for nothing.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
-        gone: by role the members that have succeeded, as its status keeps them, and have no pod any more; they are in
-            `succeeded`, and in `own` with what their role's template asks for.
+        gone: by role the members that have succeeded, as its status or its Jobs say, and have no pod any more; they are
+            in `succeeded`, and in `own` with what their template asks for.
         claiming: how many of `waiting` have resource claims.
         started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
         bound_since: since when the oldest of the members that hold a node does; None while no bind is confirmed.
@@ -229,8 +229,11 @@ class Job:
         group = self.group
         return group is not None and group.status.scheduling_attempts > 0 and not self.is_true(conditions.ENQUEUED)
 
-    def refresh(self) -> None:
-        """Work out all sums of the tasks; costs what the group has pods. `demand.account` does the rest."""
+    def refresh(self, makers: Mapping[str, Maker] = NO_MAKERS) -> None:
+        """Work out all sums of the tasks; costs what the group has pods. `demand.account` does the rest.
+
+        `makers`: the Jobs that name it; they have counted pods that have succeeded and are there no more.
+        """
         waiting: list[Task] = []
         nominees: list[Task] = []
         placed: list[Task] = []
@@ -268,8 +271,18 @@ class Job:
             self.succeeded += sum(self.gone.values())
             request = {template.role: template.request for template, _ in self.templates}
             self.own = add(self.own, *(scale(request.get(role, {}), count) for role, count in self.gone.items()))
+        if makers:
+            self._gone_of(makers, ready)
         self.allocated = add(self.bound, self.nominated) if nominees else self.bound
         self.settled = not waiting and self._said_all()
+
+    def _gone_of(self, makers: Mapping[str, Maker], succeeded: Sequence[Task]) -> None:
+        for maker in makers.values():
+            count = maker.gone([task.pod for task in succeeded]) if maker.succeeded and maker.template else 0
+            if count and maker.template is not None:
+                self.gone[maker.template.role] = self.gone.get(maker.template.role, 0) + count
+                self.succeeded += count
+                self.own = add(self.own, scale(maker.template.request, count))
 
     def _gone(self, succeeded: Sequence[Task]) -> dict[str, int]:
         if self.group is None or not self.group.status.finished:

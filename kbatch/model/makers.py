@@ -7,7 +7,7 @@ pods have changed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -16,7 +16,7 @@ import msgspec
 
 from kbatch.api.names import SUB_GROUP_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job, Metadata, Pod, PodGroupSpec, PodSpec, PodTemplate, Toleration
-from kbatch.model.jobs_release import ended, group_of, suspended_by_user
+from kbatch.model.jobs_release import ended, group_of, members, suspended_by_user
 from kbatch.model.quota import Subject, subject_of
 from kbatch.model.requests import effective_limit, effective_request
 from kbatch.model.tasks import ClassTable, TaskClass
@@ -138,7 +138,7 @@ class Maker:
         template: None where what its pods ask for cannot be read, so that nothing can be said of them.
         parallel: how many of its pods run at a time. completions: how many are to succeed in all; None: any number.
         succeeded: how many have, as its status says: some of them may be gone.
-        withheld: its user has suspended it, and only its user resumes it.
+        withheld: its user has suspended it, and only its user resumes it; or it is suspended, and would make no pods.
         ended: it makes no more pods.
         sure: kbatch resumes it, or has: it carries kbatch's mark.
     """
@@ -163,6 +163,21 @@ class Maker:
             self.name, self.uid, pod, self.parallel, self.completions, self.succeeded, self.withheld, self.ended,
             self.sure,
         )  # fmt: skip
+
+    def gone(self, succeeded: Iterable[Pod]) -> int:
+        """How many pods of it have succeeded and are there no more; `succeeded`: the group's pods that are.
+
+        Whoever cleans up finished pods, or scales nodes down, deletes them: the Job has counted them.
+        """
+        if not self.succeeded:
+            return 0
+        owner = self.uid or self.name
+        there = 0
+        for pod in succeeded:
+            for reference in pod.metadata.owner_references:
+                if reference.controller and reference.kind == "Job" and (reference.uid or reference.name) == owner:
+                    there += 1
+        return max(0, self.succeeded - there)
 
     def left(self, alive: int, succeeded: int) -> int:
         """How many pods it will make beside those that exist: `alive` ones, and such as `succeeded`."""
@@ -199,7 +214,7 @@ def maker_of(job: Job) -> Maker:
         # As the API server's defaults have it: neither is given, and it is one pod once.
         completions=1 if spec.completions is None and spec.parallelism is None else spec.completions,
         succeeded=job.status.succeeded,
-        withheld=suspended_by_user(job),
+        withheld=suspended_by_user(job) or (job.spec.suspend and not members(job)),
         ended=ended(job) or meta.deletion_timestamp is not None,
         sure=SUSPENDED_ANNOTATION in (meta.annotations or {}),
     )

@@ -103,7 +103,7 @@ class Jobs:
         Returns the seconds after which to ask again: a group that is applied right behind its Job is not missed. None
         where all are told, or no Job waits for it.
         """
-        held = [job for job in self._of(key) if _is_held(job)]
+        held = [job for job in self._of(key) if _is_held(job, self._index.scheduler_name)]
         if not held:
             self._missing.pop(key, None)
             return None
@@ -138,7 +138,7 @@ class Jobs:
                 note = f"PodGroup {group.metadata.name} exists and belongs to another: the Job waits for that name"
                 self._teller.job_trouble(job, "PodGroupNameTaken", note)
                 continue
-            wanted = step(job, admitted=admitted, withdrawn=withdrawn)
+            wanted = step(job, admitted=admitted and bool(members(job)), withdrawn=withdrawn)
             if wanted is not Step.NOTHING:
                 changes.append(self._take(job, wanted, group))
             elif owned and job.spec.suspend and not admitted:
@@ -224,7 +224,8 @@ def _of_job_before(group: PodGroup, job: Job) -> bool:
     )
 
 
-def _is_held(job: Job) -> bool:
-    """Whether kbatch holds it back for a group that is its user's to make: no pod is there that could say why."""
+def _is_held(job: Job, scheduler_name: str) -> bool:
+    """Whether kbatch holds it back for a group that it does not make: no pod is there that could say why."""
     marked = (job.metadata.annotations or {}).get(SUSPENDED_ANNOTATION) == "true"
-    return marked and job.spec.suspend and not group_of_its_own(job) and job.metadata.deletion_timestamp is None
+    waits = marked and job.spec.suspend and not ended(job) and job.metadata.deletion_timestamp is None
+    return waits and bool(members(job)) and not wants_group(job, scheduler_name)

@@ -89,7 +89,8 @@ _ORDINARY: Final = frozenset({Stage.PENDING, Stage.BOUND, Stage.RUNNING})
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A Job that makes members. `ended`: it makes no more; `failed`: because it gave up.
+    """A Job that makes members. `ended`: it makes no more; `failed`: because it gave up. `succeeded`: how many of its
+    pods have, those included that are gone; `role`: theirs.
 
     `job` is all of it, kept only where kbatch may resume or suspend it, or make its group.
     """
@@ -99,6 +100,8 @@ class Maker:
     failed: bool
     name: str = ""
     job: Job | None = None
+    succeeded: int = 0
+    role: str = ""
 
 
 class MemberIndex:
@@ -261,7 +264,15 @@ class MemberIndex:
         name = group_of(job, self.scheduler_name)
         failed = any(one.type == "Failed" and one.status == "True" for one in job.status.conditions or ())
         ours = SUSPENDED_ANNOTATION in (metadata.annotations or {}) or names_queue(job)
-        maker = Maker(metadata.uid, ended=ended(job), failed=failed, name=metadata.name, job=job if ours else None)
+        maker = Maker(
+            metadata.uid,
+            ended=ended(job),
+            failed=failed,
+            name=metadata.name,
+            job=job if ours else None,
+            succeeded=job.status.succeeded,
+            role=(job.spec.template.metadata.labels or {}).get(SUB_GROUP_LABEL, ""),
+        )
         group = key_of(metadata.namespace, name) if name else None
         if passed_by(job):
             self.missed[key] = metadata.uid

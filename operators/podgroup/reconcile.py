@@ -124,6 +124,10 @@ def observe(index: MemberIndex, group: PodGroup, *, abandoned: bool = False) -> 
     ended = all(maker.ended for maker in known) and len(known) + len(others) == len(makers)
     done = bool(makers) and ended and not (made or gave_up)
     finished, gone = _finished(index, group, key)
+    for maker in known:
+        there = sum(one.stage is Stage.SUCCEEDED and one.controller == maker.uid for one in members)
+        if maker.succeeded > there:  # their pods were cleaned up: the Job has counted them
+            gone[maker.role] = gone.get(maker.role, 0) + maker.succeeded - there
     ongoing = any(not maker.ended for maker in known)
     return Observed(members, gave_up, done, ongoing, finished=finished, gone=gone)
 

@@ -92,7 +92,7 @@ class Suspended(Reason):
 
 @dataclass(frozen=True, slots=True)
 class JobSuspended(Reason):
-    """The Jobs that would make the group's pods are suspended by their users."""
+    """The Jobs that would make the group's pods are suspended by their users, or are to have no pods."""
 
     code: ClassVar[str] = "JobSuspended"
     rank: ClassVar[int] = 45
@@ -100,7 +100,10 @@ class JobSuspended(Reason):
 
     @property
     def message(self) -> str:
-        return f"Job {self.job} is suspended by its user, so nothing is reserved for it; set its spec.suspend to false"
+        return (
+            f"Job {self.job} is suspended by its user, or its parallelism is 0, so nothing is reserved for it; set its "
+            f"spec.suspend to false, or its spec.parallelism"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Members that ended well and have no pod any more (status.finished) count where a gang is asked whether it was whole."""
+"""Members that ended well and have no pod any more (status.finished) count where a gang is asked if it was whole."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbatch.api.objects import Condition, Container, FinishedRole, Pod, PodGroup, ResourceRequirements
+from kbatch.api.objects import Condition, Container, FinishedRole, Pod, PodGroup, ResourceRequirements, SubGroup
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Unreadable
 from operators.scheduler.cache import Cache
@@ -77,8 +77,10 @@ def test_what_is_asked_between_two_cycles_works_out_no_sums() -> None:
 
 def test_members_that_have_ended_well_count_where_their_pods_are_gone() -> None:
     of = group(minimum=3)
+    of.spec.sub_groups = (SubGroup(name="w", min_member=3),)
     of.status.finished = (FinishedRole(name="w", indexes="0"),)
     cache = cache_with(queue(), of, pod("g-w-1", node="n"), pod("g-w-2", node="n"))
+    assert cache.model.jobs["ns/g"].gone == {"w": 1}
     assert cache.whole("ns/g")
 
 
