@@ -192,3 +192,14 @@ def test_whoever_may_see_one_namespace_only_is_told_how(
 ) -> None:
     server.answers[path] = FORBIDDEN  # type: ignore[attr-defined]
     assert ask(command).stderr.endswith("; look at one namespace with -n NAMESPACE\n")
+
+
+def test_plain_leaves_out_jobs_that_are_gone_or_resumed_meanwhile(server: ThreadingHTTPServer, ask: Any) -> None:
+    answers = put(server, *(job(name, queue="research") for name in ("waits", "gone", "resumed")))
+    del answers[f"{JOBS}/namespaces/team/jobs/gone"]
+    answers[f"{JOBS}/namespaces/team/jobs/resumed"] = job("resumed", queue="research", mark="false", suspend=False)
+    result = ask("held-jobs", "--plain")
+    assert (result.exit_code, [each["metadata"]["name"] for each in json.loads(result.stdout)["items"]]) == (
+        0,
+        ["waits"],
+    )

@@ -790,3 +790,14 @@ def test_explain_a_group_that_waits_for_its_rack(ask: Any, server: ThreadingHTTP
     assert lines[1:3] == ["  reason   TopologyUnsatisfied", f"           {message}"]
     found = json.loads(ask("explain", "team/big", "-o", "json").stdout)
     assert (found["reason"], found["message"]) == ("TopologyUnsatisfied", message)
+
+
+def test_explain_counts_members_that_have_ended_well_and_have_no_pod(ask: Any, server: ThreadingHTTPServer) -> None:
+    of = {
+        "metadata": {"name": "t", "namespace": "team"},
+        "spec": {"minMember": 3, "queue": "research", "subGroups": [{"name": "w", "minMember": 3}]},
+        "status": {"phase": "Running", "subGroups": [{"name": "w", "succeeded": 2, "running": 1}]},
+    }
+    server.answers[f"{ROOT}/namespaces/team/podgroups/t"] = of  # type: ignore[attr-defined]
+    server.answers["/api/v1/namespaces/team/pods"] = a_list([pod("t-w-2", node="n1", role="w", group="t")])  # type: ignore[attr-defined]
+    assert "2 succeeded" in ask("explain", "team/t").stdout

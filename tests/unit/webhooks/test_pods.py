@@ -185,3 +185,14 @@ def test_what_follows_from_the_jobs_that_name_a_group_is_promised_until_their_po
     assert view.groups["ns"].left == {"other": Ask({"cpu": 4000}, {}, 2)}
     view.receive(Batch((Delete(Job, "ns", "other-job"), Delete(PodGroup, "ns", "g")), complete=True))
     assert view.groups["ns"].left == {"other": Ask({}, {}, 2, Subject(best_effort=True))}
+
+
+def test_members_that_have_succeeded_have_had_their_part_of_what_was_promised() -> None:
+    """They are not made again: the quota counts them no more, and nothing is kept for them."""
+    view = ClusterView()
+    done = [member(f"p{number}", "g", "Succeeded") for number in range(2)]
+    seen = (group("g", enqueued=True, minMember=3), job_for("g", 3), *done)
+    view.receive(Batch(tuple(Upsert(one) for one in seen), complete=True))
+    assert view.groups["ns"].left == {"g": Ask({"cpu": 2000}, {}, 1)}
+    view.receive(Batch((Upsert(member("p0", "g", "Failed")),), complete=True))
+    assert view.groups["ns"].left == {"g": Ask({"cpu": 4000}, {}, 2)}
