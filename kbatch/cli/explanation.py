@@ -13,7 +13,7 @@ from kbatch.api.objects import EstimatedStart, Pod, PodGroup
 from kbatch.api.reasons import ResourceClaimsUnsupported
 from kbatch.cli.configuration import left_alone
 from kbatch.cli.events import newest
-from kbatch.cli.held import is_held, told, why_no_group, why_not_held
+from kbatch.cli.held import group_key, is_held, is_its_group, told, why_no_group, why_not_held
 from kbatch.cli.leader import unseen_since
 from kbatch.cli.permitted import if_readable
 from kbatch.cli.refused_pods import refused_pods
@@ -193,7 +193,7 @@ async def gather(client: Api, namespace: str, name: str) -> Explanation:
     """
     group = await _get(client, PODGROUPS, namespace, name)
     if group is not None:
-        return await _explain_group(client, group)
+        return await _of_its_job(client, group) or await _explain_group(client, group)
     pod = await _get(client, PODS, namespace, name)
     if pod is None:
         return await _explain_job(client, namespace, name)
@@ -203,6 +203,19 @@ async def gather(client: Api, namespace: str, name: str) -> Explanation:
         if group is not None:
             return await _explain_group(client, group)
     return await _explain_pod(client, pod, named)
+
+
+async def _of_its_job(client: Api, group: PodGroup) -> Explanation | None:
+    """What there is to say of a Job that waits for the group's name, which is not the Job's; None: there is none."""
+    namespace, name = group.metadata.namespace, group.metadata.name
+    job = await if_readable(_get(client, JOBS, namespace, name))
+    if job is None or not is_held(job) or group_key(job) != f"{namespace}/{name}" or is_its_group(job, group):
+        return None
+    reason, message = why_no_group(job, taken=True)
+    return Explanation(
+        f"Job {namespace}/{name}", None, None, {}, (), "it waits without pods", reason, message, "",
+        unseen=await unseen_since(client),
+    )  # fmt: skip
 
 
 async def _explain_job(client: Api, namespace: str, name: str) -> Explanation:

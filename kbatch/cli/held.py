@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
-from kbatch.api.objects import Job
+from kbatch.api.objects import Job, PodGroup
 from kbatch.api.reasons import PodGroupNotFound
 from kbatch.cli.events import newest
 from kbatch.cli.permitted import if_readable, if_there
 from kbatch.kube.client import Api
 from kbatch.kube.kinds import JOBS, key_of
 from kbatch.kube.lists import list_all
-from kbatch.model.jobs_release import HELD, ended, members, named_group, names_queue, passed_by, suspended_by_user
+from kbatch.model.jobs_release import (
+    HELD,
+    ended,
+    group_of_its_own,
+    members,
+    named_group,
+    names_queue,
+    passed_by,
+    suspended_by_user,
+)
 
 _TROUBLES: Final = frozenset({"PodGroupNotFound", "PodGroupRefused", "PodGroupNameTaken", "RequestUnreadable"})
 """Reasons of the Events that the podgroup operator writes on a Job of which no PodGroup comes to stand."""
@@ -41,10 +50,17 @@ async def all_jobs(client: Api, namespace: str | None) -> list[Job]:
     return await if_readable(list_all(client, JOBS, namespace=namespace)) or []
 
 
-def without_group(jobs: Iterable[Job], groups: Collection[str]) -> list[Job]:
-    """Those that are held although no PodGroup of these (`namespace/name`) is theirs, by namespace and name."""
-    found = [job for job in jobs if is_held(job) and group_key(job) not in groups]
+def without_group(jobs: Iterable[Job], groups: Mapping[str, PodGroup]) -> list[Job]:
+    """Those that are held although no PodGroup of these (by `namespace/name`) is theirs, by namespace and name."""
+    found = [job for job in jobs if is_held(job) and not is_its_group(job, groups.get(group_key(job)))]
     return sorted(found, key=lambda job: (job.metadata.namespace, job.metadata.name))
+
+
+def is_its_group(job: Job, group: PodGroup | None) -> bool:
+    """Whether a PodGroup of the name that the Job waits for is its own, if that is one that kbatch makes for it."""
+    if group is None:
+        return False
+    return not group_of_its_own(job) or any(owner.uid == job.metadata.uid for owner in group.metadata.owner_references)
 
 
 def group_key(job: Job) -> str:
@@ -52,8 +68,11 @@ def group_key(job: Job) -> str:
     return key_of(job.metadata.namespace, named_group(job) or job.metadata.name)
 
 
-def why_no_group(job: Job) -> tuple[str, str]:
-    """Reason and message for a held Job without a PodGroup, from the Job alone."""
+def why_no_group(job: Job, *, taken: bool = False) -> tuple[str, str]:
+    """Reason and message for a held Job without a PodGroup, from the Job alone. `taken`: another one has its name."""
+    if taken:
+        note = f"PodGroup {group_key(job)} exists and belongs to another; the Job waits for that name"
+        return "PodGroupNameTaken", f"{note}: delete that PodGroup, or create the Job under another name"
     if _has_own_group(job):
         if not members(job):
             nothing = "parallelism is" if job.spec.parallelism == 0 else "completions are"

@@ -49,7 +49,7 @@ def groups(
 ) -> None:
     """List the PodGroups of a cluster: phase, pods, and why they wait; and the Jobs that wait without one."""
     from kbatch.cli.configuration import left_alone
-    from kbatch.cli.held import all_jobs, without_group
+    from kbatch.cli.held import all_jobs, group_key, without_group
     from kbatch.cli.outside import outside_queues
     from kbatch.cli.views import group_rows, group_table, held_row
     from kbatch.kube.kinds import PODGROUPS, key_of
@@ -64,8 +64,8 @@ def groups(
 
     found, jobs, alone = ask(look, kubeconfig, context, hint=namespace_hint(namespace))
     outside = outside_queues(jobs)
-    known = {key_of(group.metadata.namespace, group.metadata.name) for group in found}
-    held = [held_row(job) for job in without_group(jobs, known)]
+    known = {key_of(group.metadata.namespace, group.metadata.name): group for group in found}
+    held = [held_row(job, taken=group_key(job) in known) for job in without_group(jobs, known)]
     rows = [row for row in (*group_rows(found), *held) if row.waits or not waiting]
     if output is Output.JSON:
         print_json([row.json() for row in rows])

@@ -105,9 +105,9 @@ def group_rows(groups: Iterable[PodGroup]) -> list[GroupRow]:
     return sorted((group_row(group) for group in groups), key=lambda row: (row.namespace, row.name))
 
 
-def held_row(job: Job) -> GroupRow:
-    """The row of a Job that is held although no PodGroup stands for it."""
-    reason, message = why_no_group(job)
+def held_row(job: Job, *, taken: bool = False) -> GroupRow:
+    """The row of a Job that is held although no PodGroup stands for it; `taken`: another one has its name."""
+    reason, message = why_no_group(job, taken=taken)
     return GroupRow(
         namespace=job.metadata.namespace,
         name=job.metadata.name,

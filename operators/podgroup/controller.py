@@ -254,7 +254,9 @@ class Controller:
             kept = await self._objects.keep(key, group, derive(facts(group, observed)))
         observed = dataclasses.replace(
             observed,
-            tried=tried or (kept.tried and (kept.stalled is not None or not _templated(group))),
+            tried=tried
+            or (kept.tried and (kept.stalled is not None or not _templated(group)))
+            or _makes_nothing(group),
             stalled=kept.stalled or stalled,
             objects=kept.objects,
         )
@@ -377,6 +379,11 @@ class Controller:
 def _as_kept(wanted: OwnStatus, group: PodGroup) -> OwnStatus:
     """The same with the members that ended well as they stand."""
     return dataclasses.replace(wanted, finished=group.status.finished or ())
+
+
+def _makes_nothing(group: PodGroup) -> bool:
+    """Whether neither members nor objects are made of it: nothing stands in the way any more."""
+    return not (_templated(group) or group.spec.objects)
 
 
 def _templated(group: PodGroup) -> bool:

@@ -56,7 +56,7 @@ class _Memory:
         present: members that waited or had nodes when it was last looked at, and their roles.
         resting: roles that do not grow, and until when.
         failed: failed members, and since when that is known.
-        tried: whether anything was made since the process started.
+        tried: whether anything was made since the process started. complete: nothing is left to be made.
         stalled, generation, stalled_until: what stands in the way, for which generation, and when to try again.
         stalls: how often something stood in the way.
         pause: seconds for which nothing is tried if a member is forbidden now.
@@ -68,6 +68,7 @@ class _Memory:
     resting: dict[str, float] = field(default_factory=dict)
     failed: dict[str, float] = field(default_factory=dict)
     tried: bool = False
+    complete: bool = False
     stalled: Stalled | None = None
     stalls: int = 0
     generation: int = 0
@@ -131,7 +132,7 @@ class Making:
         changed = await all_of(await self._changes(key, group, phase, memory, members, waits))
         if memory.stalls != stalls:
             waits.append(max(0.0, memory.stalled_until - self._clock()))
-        elif phase in ADMITTED and (changed or not waiting):
+        elif phase in ADMITTED and (changed or not waiting or memory.complete):
             memory.tried, memory.stalled = True, None
             if waiting:
                 waits.append(0.0)  # the others, which were not tried
@@ -168,6 +169,7 @@ class Making:
         waits += [until - now for until in memory.resting.values() if until > now]
         if left and phase in ADMITTED:
             waits += [since + delay - now for since in memory.failed.values() if since + delay > now]
+        memory.complete = not wanted.create
         if wanted.retried:
             count = str(replaced + wanted.retried)
             await patch_group(self._api, self._index, group, annotations={REPLACED_ANNOTATION: count})

@@ -203,3 +203,14 @@ def test_plain_leaves_out_jobs_that_are_gone_or_resumed_meanwhile(server: Thread
         0,
         ["waits"],
     )
+
+
+def test_a_held_job_whose_name_another_group_has_is_shown_as_one(server: ThreadingHTTPServer, ask: Any) -> None:
+    held = job("big", group="big", queue="research")
+    held["metadata"]["annotations"]["kbatch.dev/own-group"] = "true"
+    put(server, held)
+    rows = json.loads(ask("groups", "-o", "json").stdout)
+    assert [(row["kind"], row["reason"]) for row in rows if row["kind"] == "Job"] == [("Job", "PodGroupNameTaken")]
+    shown = ask("explain", "team/big").stdout.splitlines()
+    assert shown[:2] == ["Job team/big: it waits without pods", "  reason   PodGroupNameTaken"]
+    assert shown[2].endswith(": delete that PodGroup, or create the Job under another name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 import time
@@ -616,3 +617,48 @@ async def test_a_member_of_a_role_that_is_no_more_goes_for_nobody_keeps_how_it_e
     assert "finished" not in reconcile(rig.group, observe(rig.index, rig.group), NOW).manifest()
     assert await rig.members.let_end("ns/pg", rig.group) == 2
     assert patched(rig) == ["pg-w-0", "pg-w-1"]
+
+
+# --- what stood in the way is not wanted any more ---------------------------------------------------------------------
+
+
+async def test_stalled_goes_where_the_member_that_was_forbidden_is_wanted_no_more() -> None:
+    rig = Rig(least=3)
+    real = rig.server.request
+
+    async def request(method: str, path: str, *, body: Any = None, **more: Any) -> Any:
+        if method == "POST" and body["metadata"]["name"] == "pg-w-2":
+            raise ApiError(403, "Forbidden", "exceeded quota")
+        return await real(method, path, body=body, **more)
+
+    rig.server.request = request  # type: ignore[method-assign]
+    await rig.keep()
+    rig.see()
+    assert rig.members.stalled("ns/pg", rig.group)[1] is not None
+    of = copy.deepcopy(rig.group)
+    of.metadata.resource_version, of.metadata.generation = "50", 2
+    of.spec.sub_groups = (SubGroup(name="w", min_member=2, template=dict(TEMPLATE)),)
+    rig.event(Upsert(of))
+    await rig.keep(Phase.RUNNING)
+    assert rig.members.stalled("ns/pg", rig.group) == (True, None)
+
+
+async def test_stalled_goes_where_the_pod_is_the_groups_own_after_all() -> None:
+    """It was made, and the answer was lost; tried again it is there already, and the watch has not told of it yet."""
+    rig = Rig(least=1)
+    real, lost = rig.server.request, [True]
+
+    async def request(method: str, path: str, *, body: Any = None, **more: Any) -> Any:
+        answer = await real(method, path, body=body, **more)
+        if method == "POST" and lost:
+            lost.pop()
+            raise ApiError(504, "Timeout", "lost")
+        return answer
+
+    rig.server.request = request  # type: ignore[method-assign]
+    with pytest.raises(ApiError):
+        await rig.keep()
+    await rig.keep()
+    rig.see()
+    await rig.keep()
+    assert rig.members.stalled("ns/pg", rig.group) == (True, None)

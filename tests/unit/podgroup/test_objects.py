@@ -306,3 +306,15 @@ def test_the_kinds_are_read_and_those_that_would_lend_rights_are_refused() -> No
     for group in ("rbac.authorization.k8s.io/v1/Role=roles", "scheduling.incubator.k8s.io/v1alpha1/PodGroup=podgroups"):
         with pytest.raises(ValueError, match="is made for users"):
             parse_kinds(group)
+
+
+async def test_stalled_goes_where_the_objects_that_were_refused_are_wanted_no_more() -> None:
+    rig = Rig(WEB, roles=False)
+    rig.server.refuse["POST services/pg-web"] = ApiError(422, "Invalid", "no")
+    rig.see(enqueued=True)
+    await rig.work()
+    assert rig.stalled()[0] == "True"
+    rig.write()
+    rig.see(enqueued=True)
+    await rig.work()
+    assert rig.stalled()[0] == "False"

@@ -191,7 +191,7 @@ def test_members_that_have_succeeded_have_had_their_part_of_what_was_promised() 
     """They are not made again: the quota counts them no more, and nothing is kept for them."""
     view = ClusterView()
     done = [member(f"p{number}", "g", "Succeeded") for number in range(2)]
-    seen = (group("g", enqueued=True, minMember=3), job_for("g", 3), *done)
+    seen: list[Any] = [group("g", enqueued=True, minMember=3), job_for("g", 3), *done]
     view.receive(Batch(tuple(Upsert(one) for one in seen), complete=True))
     assert view.groups["ns"].left == {"g": Ask({"cpu": 2000}, {}, 1)}
     view.receive(Batch((Upsert(member("p0", "g", "Failed")),), complete=True))
