@@ -135,6 +135,8 @@ class Jobs:
                 continue  # it goes with that Job; then one is made for this Job
             owned = any(owner.uid == job.metadata.uid for owner in group.metadata.owner_references)
             if group_of_its_own(job) and not owned:
+                if ended(job):
+                    continue
                 note = f"PodGroup {group.metadata.name} exists and belongs to another: the Job waits for that name"
                 self._teller.job_trouble(job, "PodGroupNameTaken", note)
                 continue
@@ -178,8 +180,7 @@ class Jobs:
         if _same(group, wanted):
             return False
         spec = {"minResources": None, **{key: value for key, value in wanted.items() if key != "priorityClassName"}}
-        await patch_group(self._api, self._index, group, spec=spec)
-        return True
+        return await self._patch(job, group, spec)
 
     async def _shrink(self, job: Job, group: PodGroup) -> bool:
         """A group that was made for a Job needs no more pods than the Job runs at one time: it would wait for those
@@ -197,7 +198,20 @@ class Jobs:
                 spec["minResources"] = wanted.get("minResources")
         except QuantityError:
             return False
-        await patch_group(self._api, self._index, group, spec=spec)
+        return await self._patch(job, group, spec)
+
+    async def _patch(self, job: Job, group: PodGroup, spec: dict[str, Any]) -> bool:
+        """Change the group that was made for the Job; where that is refused the Job's user is told.
+
+        Raises:
+            KubeError: it was not changed.
+        """
+        try:
+            await patch_group(self._api, self._index, group, spec=spec)
+        except ApiError as error:
+            if error.status in {400, 403, 422}:
+                self._teller.job_trouble(job, "PodGroupRefused", f"its PodGroup stays as it is: {error.message}")
+            raise
         return True
 
     def _of(self, key: str) -> list[Job]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, OWN_GROUP_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job, PodGroup
+from kbatch.kube.errors import ApiError
 from kbatch.model.events import Delete, Upsert
 from operators.podgroup.controller import Controller
 from operators.podgroup.reconcile import observe, reconcile
@@ -90,3 +92,38 @@ def test_a_group_is_completed_where_the_pods_of_its_job_were_cleaned_up_before_a
     done = made_job("j", ended="Complete")
     done.status.succeeded = 3
     assert reconcile(of, observe(index(done, of), of), NOW).phase == "Completed"
+
+
+async def test_whose_group_may_not_follow_its_job_is_told(server: Server, controller: Controller, told: Any) -> None:
+    submit(server, controller, named="j", own=True)
+    await controller.reconcile("ns/j")
+    body = server.objects[f"{JOBS}/j"]
+    body["spec"]["parallelism"] = 30
+    server.put(f"{JOBS}/j", body)
+    controller.hint(Upsert(server.job()))
+    real = server.request
+
+    async def request(method: str, path: str, *, body: Any = None, **more: Any) -> Any:
+        if method == "PATCH" and path == f"{PREFIX}/j" and "spec" in body:
+            raise ApiError(403, "Forbidden", "over ResourceQuota team")
+        return await real(method, path, body=body, **more)
+
+    server.request = request  # type: ignore[method-assign]
+    with pytest.raises(ApiError):
+        await controller.reconcile("ns/j")
+    assert told.reasons("Job") == ["PodGroupRefused"]
+
+
+async def test_a_job_that_has_ended_is_not_said_to_wait_for_its_name(
+    server: Server, controller: Controller, told: Any
+) -> None:
+    submit(server, controller, named="j", own=True, mark="false", suspend=False)
+    body = server.objects[f"{JOBS}/j"]
+    body["status"] = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 3}
+    server.put(f"{JOBS}/j", body)
+    controller.hint(Upsert(server.job()))
+    other = {"metadata": {"namespace": "ns", "name": "j", "uid": "of-a-user"}, "spec": {"minMember": 1}}
+    server.put(f"{PREFIX}/j", other)
+    controller.hint(Upsert(msgspec.convert(server.objects[f"{PREFIX}/j"], PodGroup)))
+    await controller.reconcile("ns/j")
+    assert "PodGroupNameTaken" not in told.reasons("Job")
