@@ -14,7 +14,9 @@ DEFAULT_QUEUE: Final = "default"
 SCHEDULER_NAME_ANNOTATION: Final = "kbatch.dev/scheduler-name"
 DEFAULT_QUEUE_ANNOTATION: Final = "kbatch.dev/default-queue"
 NAMESPACES_ANNOTATION: Final = "kbatch.dev/namespaces"
-"""On the ConfigMap of an installed scheduler: the schedulerName of its pods, and the queue of those that name none."""
+"""On the ConfigMap of an installed scheduler: the schedulerName of its pods, the queue of those that name none, and the
+namespaces that it looks after, where these are not all.
+"""
 
 GROUP_NAME_ANNOTATION: Final = "scheduling.k8s.io/group-name"
 """On a pod (or a pod template): the PodGroup in the same namespace that it belongs to."""

@@ -127,6 +127,16 @@ async def installed(api: Api) -> Installed | str:
     )
 
 
+async def known(api: Api) -> Installed | None:
+    """The installed scheduler; None where it is not known, or may not be read.
+
+    Raises:
+        KubeError: the cluster does not answer.
+    """
+    found = await if_readable(installed(api))
+    return found if isinstance(found, Installed) else None
+
+
 async def left_alone(api: Api, namespaces: Iterable[str]) -> str:
     """Which of these namespaces the installed scheduler does not look after, as one clause; empty for none, and where
     it is not known how it is installed.
@@ -134,5 +144,5 @@ async def left_alone(api: Api, namespaces: Iterable[str]) -> str:
     Raises:
         KubeError: the cluster does not answer.
     """
-    found = await if_readable(installed(api))
-    return found.leaves_alone(namespaces) if isinstance(found, Installed) else ""
+    found = await known(api)
+    return found.leaves_alone(namespaces) if found is not None else ""

@@ -11,7 +11,7 @@ from kbatch.api import conditions
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import EstimatedStart, Pod, PodGroup
 from kbatch.api.reasons import ResourceClaimsUnsupported
-from kbatch.cli.configuration import left_alone
+from kbatch.cli.configuration import known, left_alone
 from kbatch.cli.events import newest
 from kbatch.cli.held import group_key, is_held, is_its_group, told, why_no_group, why_not_held
 from kbatch.cli.leader import unseen_since
@@ -259,6 +259,8 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
                 raise
             hidden = (*hidden, "Nodes")
     lacks_pods = row.reason == "NotEnoughTasks"
+    how = await known(client) if row.waits or lacks_pods else None
+    ours = how.scheduler_name if how is not None else None
     condition = conditions.find(group.status.conditions, conditions.SCHEDULED)
     stalled = conditions.find(group.status.conditions, conditions.STALLED)
     if row.over:
@@ -295,23 +297,12 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         broken="" if row.over else _broken(group),
         avoids=tuple(sorted(avoided(group.status.node_failures or (), group.spec.bad_node_limit))),
         hidden=hidden,
-        elsewhere=tuple(_of_other_schedulers(pods, await _ours(client))) if lacks_pods and pods else (),
+        elsewhere=tuple(_of_other_schedulers(pods, ours)) if lacks_pods else (),
         refused=tuple(await refused_pods(client, row.namespace, row.name)) if lacks_pods else (),
         stands=stands,
         unseen=await unseen_since(client) if row.waits else "",
-        alone=await left_alone(client, [row.namespace]) if row.waits else "",
+        alone=how.leaves_alone([row.namespace]) if how is not None and row.waits else "",
     )
-
-
-async def _ours(client: Api) -> str | None:
-    """The schedulerName of the installation; None where its ConfigMap does not say it, or may not be read."""
-    from kbatch.cli.configuration import Installed, installed
-
-    try:
-        found = await installed(client)
-    except ApiError:
-        return None  # the answer does not depend on it
-    return found.scheduler_name if isinstance(found, Installed) else None
 
 
 def _of_other_schedulers(pods: list[Pod], ours: str | None) -> Iterator[str]:

@@ -29,7 +29,7 @@ from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, PodGroup, PodGroupSpec
 from kbatch.model.jobs import Job
 from kbatch.model.least import Offer, least_of
-from kbatch.model.makers import NO_MAKERS, Maker, Template, ToCome, common_subject
+from kbatch.model.makers import NO_MAKERS, Maker, Template, ToCome, common_subject, jobs_of
 from kbatch.model.quota import Ask, ask_of_group, ask_of_pod, outstanding
 from kbatch.model.tasks import Task, counted
 from kbatch.resources import PODS, Resources, add, maximum, positive, scale, subtract
@@ -212,13 +212,11 @@ def _by_owner(tasks: Iterable[Task]) -> tuple[dict[str, int], dict[str, int]]:
     alive: dict[str, int] = {}
     succeeded: dict[str, int] = {}
     for task in tasks:
-        for owner in task.pod.metadata.owner_references:
-            if owner.controller and owner.kind == "Job":
-                key = owner.uid or owner.name
-                if task.succeeded:
-                    succeeded[key] = succeeded.get(key, 0) + 1
-                elif not (task.terminal or task.terminating):
-                    alive[key] = alive.get(key, 0) + 1
+        for key in jobs_of(task.pod):
+            if task.succeeded:
+                succeeded[key] = succeeded.get(key, 0) + 1
+            elif not (task.terminal or task.terminating):
+                alive[key] = alive.get(key, 0) + 1
     return alive, succeeded
 
 

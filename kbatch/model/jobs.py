@@ -277,8 +277,9 @@ class Job:
         self.settled = not waiting and self._said_all()
 
     def _gone_of(self, makers: Mapping[str, Maker], succeeded: Sequence[Task]) -> None:
+        pods = [task.pod for task in succeeded]
         for maker in makers.values():
-            count = maker.gone([task.pod for task in succeeded]) if maker.succeeded and maker.template else 0
+            count = maker.gone(pods)
             if count and maker.template is not None:
                 self.gone[maker.template.role] = self.gone.get(maker.template.role, 0) + count
                 self.succeeded += count

@@ -171,12 +171,7 @@ class Maker:
         """
         if not self.succeeded:
             return 0
-        owner = self.uid or self.name
-        there = 0
-        for pod in succeeded:
-            for reference in pod.metadata.owner_references:
-                if reference.controller and reference.kind == "Job" and (reference.uid or reference.name) == owner:
-                    there += 1
+        there = [key for pod in succeeded for key in jobs_of(pod)].count(self.uid or self.name)
         return max(0, self.succeeded - there)
 
     def left(self, alive: int, succeeded: int) -> int:
@@ -188,6 +183,12 @@ class Maker:
             # A Job without completions makes no more pods once one has succeeded.
             return 0 if succeeded else max(0, self.parallel - alive)
         return max(0, min(self.parallel, self.completions - succeeded) - alive)
+
+
+def jobs_of(pod: Pod) -> list[str]:
+    """The Jobs that control the pod, by uid, by name where they have none."""
+    owners = pod.metadata.owner_references
+    return [owner.uid or owner.name for owner in owners if owner.controller and owner.kind == "Job"]
 
 
 def group_key_of(job: Job, scheduler_name: str) -> str:

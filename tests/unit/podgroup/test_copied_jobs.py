@@ -28,6 +28,14 @@ class Clock:
         return self.now
 
 
+def runs_at_once(server: Server, controller: Controller, pods: int) -> None:
+    """The user of the Job changes its parallelism."""
+    body = server.objects[f"{JOBS}/j"]
+    body["spec"]["parallelism"] = pods
+    server.put(f"{JOBS}/j", body)
+    controller.hint(Upsert(server.job()))
+
+
 async def test_a_copy_of_a_job_under_another_name_gets_a_group_of_its_own(
     server: Server, controller: Controller
 ) -> None:
@@ -73,16 +81,11 @@ async def test_who_takes_the_queue_from_a_held_job_whose_group_is_gone_is_told(
 async def test_a_job_that_is_to_have_no_pods_is_not_resumed(server: Server, controller: Controller) -> None:
     submit(server, controller, named="j", own=True)
     await controller.reconcile("ns/j")
-    body = server.objects[f"{JOBS}/j"]
-    body["spec"]["parallelism"] = 0
-    server.put(f"{JOBS}/j", body)
-    controller.hint(Upsert(server.job()))
+    runs_at_once(server, controller, 0)
     say(server, controller, condition("Enqueued"))
     await controller.reconcile("ns/j")
     assert server.job().spec.suspend
-    body["spec"]["parallelism"] = 3
-    server.put(f"{JOBS}/j", body)
-    controller.hint(Upsert(server.job()))
+    runs_at_once(server, controller, 3)
     await controller.reconcile("ns/j")
     assert not server.job().spec.suspend
 
@@ -97,10 +100,7 @@ def test_a_group_is_completed_where_the_pods_of_its_job_were_cleaned_up_before_a
 async def test_whose_group_may_not_follow_its_job_is_told(server: Server, controller: Controller, told: Any) -> None:
     submit(server, controller, named="j", own=True)
     await controller.reconcile("ns/j")
-    body = server.objects[f"{JOBS}/j"]
-    body["spec"]["parallelism"] = 30
-    server.put(f"{JOBS}/j", body)
-    controller.hint(Upsert(server.job()))
+    runs_at_once(server, controller, 30)
     real = server.request
 
     async def request(method: str, path: str, *, body: Any = None, **more: Any) -> Any:
