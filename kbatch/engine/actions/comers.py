@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.jobs import Job
+
+_AT_ONCE: Final = 256
+"""Of so many rows it is looked up at once whether their kinds are left out."""
 
 
 @dataclass(slots=True)
@@ -66,6 +70,8 @@ class Lines:
         self._session = session
         self._backlog = backlog
         self._ranks = ranks
+        self._out = np.zeros(0, np.bool_)
+        """Of each kind whether its rows are in no line any more."""
 
     def _order(self, comer: Comer) -> tuple[int, int, str]:
         """First come, first served, of equal priority where that counts."""
@@ -109,9 +115,23 @@ class Lines:
         line.taken += 1
         return comer
 
+    def leave_out(self, comer: Comer) -> None:
+        """From now on the rows of this one's kind are in no line."""
+        backlog = self._backlog
+        if not len(self._out):
+            self._out = np.zeros(len(backlog.kinds), np.bool_)
+        self._out[backlog.kind[backlog.row[comer.job.key]]] = True
+
     def _first_row(self, line: Line) -> Entry | None:
         """What stands in the first row of the line that is still in use."""
         while line.taken < len(line.rows):
+            if len(self._out):
+                kinds = line.kinds[line.taken : line.taken + _AT_ONCE]
+                skipped = int(self._out[kinds].argmin())  # as long as nobody is found, the first
+                if self._out[kinds[skipped]]:
+                    line.taken += len(kinds)
+                    continue
+                line.taken += skipped
             row = int(line.rows[line.taken])
             if self._backlog.lives(row):
                 return self._backlog.entry(row)

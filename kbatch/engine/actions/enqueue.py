@@ -58,6 +58,9 @@ _WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
 """What a group overcomes by its age."""
 
 
+_IN_VAIN: Final = 8
+"""After so many refusals those are looked at again who are still in line."""
+
 _STANDINGS: Final = tuple(Standing(code) for code in range(len(Standing)))
 """By their codes."""
 
@@ -103,6 +106,8 @@ class _Admission:
         self._given: set[str] = set()
         """Who was given a row before anybody was asked."""
         self._stale = self._moved = False
+        self._in_vain = 0
+        """So many were refused since it was last looked at who is still in line."""
         self._over_quota: dict[int, Reason] = {}
         """Why groups wait for a quota, by what they ask of it: their numbers in the backlog."""
 
@@ -290,7 +295,10 @@ class _Admission:
             else:
                 line.ahead += comer.fresh is not None
                 self._leave_out()
-                if self._stale:
+                self._in_vain += 1
+                if comer.fresh is None and self._by_kind() and not self._rows.any_quota(self.backlog):
+                    self._lines.leave_out(comer)
+                if self._stale and self._in_vain >= _IN_VAIN:
                     yield from self._thin(lines)
                 self._again(heap, line)
                 if session.due(5) or feasibility.asked > before:  # it was tried on the emptied nodes
@@ -298,12 +306,11 @@ class _Admission:
 
     def _thin(self, lines: dict[str, Line]) -> Iterator[Turn]:
         """Leave out of the lines whom the sums do not let in any more."""
-        backlog = self.backlog
+        backlog, self._in_vain = self.backlog, 0
         for line in lines.values():
             line.rows, line.kinds, line.taken = line.rows[line.taken :], line.kinds[line.taken :], 0
         rows = np.concatenate([line.rows for line in lines.values()])
-        if self._in_queue.spare <= 0 and not self.session.failed:
-            # Nobody comes in by age any more, and whom the time keeps out is in no line: rows of one kind go together.
+        if self._by_kind():
             self._stale = False
             kinds = np.concatenate([line.kinds for line in lines.values()])
             by_kind = yield from self._rows.of_kinds(backlog, rows, kinds)
@@ -320,6 +327,12 @@ class _Admission:
         for line in lines.values():
             stays = left[line.rows]
             line.rows, line.kinds = line.rows[stays], line.kinds[stays]
+
+    def _by_kind(self) -> bool:
+        """Whether rows of one kind go together, but for quotas: nobody comes in by age any more, and whom the time
+        keeps out is in no line.
+        """
+        return self._in_queue.spare <= 0 and not self.session.failed
 
     def _again(self, heap: list[tuple[Any, str]], line: Line) -> None:
         """The first of the line is another one now, which may matter to its place."""

@@ -92,7 +92,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             session.refusals = None
             yield TURN
             if moved:
-                line.stand(job)
+                if not job.idle:
+                    line.stand(job)
             elif tells and since == moment(context):
                 yield from pass_alike(context, line, job, refusals)
         if not job.possible:

@@ -104,7 +104,7 @@ class Rows:
         """
         kinds = len(backlog.kinds)
         few = len(rows) < max(1, _MANY, _ALIKE * kinds)
-        if few or np.count_nonzero(self._limited_namespaces(backlog)):
+        if few or self.any_quota(backlog):
             return None
         first = np.full(kinds, -1, np.intp)
         first[kind[::-1]] = rows[::-1]
@@ -309,6 +309,10 @@ class Rows:
                 )
         found: Mask = out[backlog.limit[rows]]
         return found
+
+    def any_quota(self, backlog: Backlog) -> bool:
+        """Whether quotas tell rows of one kind apart."""
+        return bool(np.count_nonzero(self._limited_namespaces(backlog)))
 
     def _over_quota(self, backlog: Backlog, rows: Index, namespace: Index) -> Generator[Turn, None, Mask | None]:
         """Which of the rows would pass a quota; None where there are no quotas."""
