@@ -125,10 +125,11 @@ def reprioritize(
 
         await _check_class(api, priority_class)
         if job_set is not None:
-            groups = choose(await gather(api, namespace), job_set, queue).groups
+            found = choose(await gather(api, namespace), job_set, queue)
+            groups, without = found.groups, found.jobs_without_group()
         else:
-            groups = [await _group(api, *key) for key in keys]
-        return await Changes(api, dry_run=dry_run).reprioritize(groups, priority_class)
+            groups, without = [await _group(api, *key) for key in keys], []
+        return await Changes(api, dry_run=dry_run).reprioritize(groups, priority_class, without)
 
     _show(change, output, kubeconfig, context, hint=namespace_hint(namespace) if job_set is not None else "")
 
@@ -141,14 +142,17 @@ async def gather(api: Api, namespace: str | None) -> list[JobSet]:
     """
     import asyncio
 
+    from kbatch.api.names import DEFAULT_QUEUE
     from kbatch.cli import sets
+    from kbatch.cli.configuration import known
     from kbatch.kube.kinds import JOBS, PODGROUPS
     from kbatch.kube.lists import list_all
 
-    groups, jobs = await asyncio.gather(
-        list_all(api, PODGROUPS, namespace=namespace), list_all(api, JOBS, namespace=namespace)
+    groups, jobs, installed = await asyncio.gather(
+        list_all(api, PODGROUPS, namespace=namespace), list_all(api, JOBS, namespace=namespace), known(api)
     )
-    return sets.job_sets(groups, jobs)
+    default = installed.default_queue if installed is not None else None
+    return sets.job_sets(groups, jobs, default or DEFAULT_QUEUE)
 
 
 def _show(

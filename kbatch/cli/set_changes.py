@@ -103,15 +103,18 @@ class Changes:
             [group for group in job_set.groups if group.spec.suspend and not over(group)], self._resume_group
         )
 
-    async def reprioritize(self, groups: Iterable[PodGroup], priority_class: str) -> list[Done]:
-        """Give groups that are not over this PriorityClass."""
+    async def reprioritize(
+        self, groups: Iterable[PodGroup], priority_class: str, without: Iterable[Job] = ()
+    ) -> list[Done]:
+        """Give groups that are not over this PriorityClass. `without`: Jobs that have no group to give it to."""
 
         async def change(group: PodGroup) -> Done:
             if group.spec.priority_class_name == priority_class:
                 return _done(group, "unchanged")
             return await self._patch(group, {"spec": {"priorityClassName": priority_class}}, "reprioritized")
 
-        return await self._each([group for group in groups if not over(group)], change)
+        done = await self._each([group for group in groups if not over(group)], change)
+        return done + [_done(job, "left", "it has no PodGroup") for job in without if not over(job)]
 
     async def _suspend(self, job: Job) -> Done:
         if suspended_by_user(job):

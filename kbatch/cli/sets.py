@@ -35,6 +35,10 @@ class JobSet:
         """The Jobs of the set whose pods belong to the group."""
         return [job for job in self.jobs if _of(job, group)]
 
+    def jobs_without_group(self) -> list[Job]:
+        """The Jobs of the set whose pods belong to no group of it."""
+        return [job for job in self.jobs if not any(_of(job, group) for group in self.groups)]
+
     def json(self) -> dict[str, Any]:
         """As one object of the output."""
         statuses = [group.status for group in self.groups]
@@ -56,8 +60,11 @@ class JobSet:
         }
 
 
-def job_sets(groups: Sequence[PodGroup], jobs: Sequence[Job]) -> list[JobSet]:
-    """All job sets, by queue and name; what is in them by namespace and name."""
+def job_sets(groups: Sequence[PodGroup], jobs: Sequence[Job], default_queue: str = DEFAULT_QUEUE) -> list[JobSet]:
+    """All job sets, by queue and name; what is in them by namespace and name.
+
+    `default_queue`: that of Jobs which name none, and have no group yet.
+    """
     group_of = _groups_of(groups, jobs)
     labels = {group.metadata.uid: _label(group.metadata) for group in groups}
     for job in jobs:
@@ -76,7 +83,7 @@ def job_sets(groups: Sequence[PodGroup], jobs: Sequence[Job]) -> list[JobSet]:
         group = group_of.get(job.metadata.uid)
         if name := _label(job.metadata) or (labels[group.metadata.uid] if group is not None else ""):
             queue = group.spec.queue if group is not None else (job.metadata.labels or {}).get(QUEUE_LABEL)
-            put(queue or DEFAULT_QUEUE, name).jobs.append(job)
+            put(queue or default_queue, name).jobs.append(job)
     return [found[key] for key in sorted(found)]
 
 

@@ -280,7 +280,8 @@ def test_a_group_of_plain_pods_is_suspended_and_said_to_leave_them(kbatch: Comma
 
 def test_reprioritize_a_set_or_groups_by_name(kbatch: Command, server: Server) -> None:
     answer = kbatch("reprioritize", "--job-set", "sweep", "-q", "research", "--priority-class", "high", "-o", "json")
-    assert results(answer) == dict.fromkeys(["PodGroup made", "PodGroup held", "PodGroup plain"], "reprioritized")
+    groups = dict.fromkeys(["PodGroup made", "PodGroup held", "PodGroup plain"], "reprioritized")
+    assert results(answer) == groups | {"Job hers": "left"}
     assert server.writes[0][2] == {"spec": {"priorityClassName": "high"}, "metadata": {"resourceVersion": "7"}}
     server.writes.clear()
     server.refusals = {"/apis/scheduling.k8s.io/v1/priorityclasses/high": 403}
@@ -318,3 +319,24 @@ def test_a_set_that_is_over_is_left_as_it_is(kbatch: Command, server: Server) ->
     answer = kbatch("cancel", "--job-set", "sweep")
     assert (answer.exit_code, answer.stdout) == (0, "nothing to do: all of it is over\n")
     assert server.writes == []
+
+
+def test_a_set_of_jobs_that_have_no_groups_has_nothing_to_reprioritize(kbatch: Command, server: Server) -> None:
+    server.answers |= {f"{ROOT}/podgroups": a_list([]), "/apis/batch/v1/jobs": a_list([JOBS[2]])}
+    answer = kbatch("reprioritize", "--job-set", "sweep", "--priority-class", "high")
+    assert (answer.exit_code, answer.stdout) == (0, "Job team/hers: left: it has no PodGroup\n")
+    assert server.writes == []
+
+
+def test_jobs_without_a_queue_are_in_the_default_queue_of_the_installation(kbatch: Command, server: Server) -> None:
+    batch = job("batch", set_="sweep")
+    del batch["metadata"]["labels"]["kbatch.dev/queue"]
+    metadata = {"name": "kb", "namespace": "kbatch-system", "annotations": {"kbatch.dev/default-queue": "batch"}}
+    server.answers |= {
+        f"{ROOT}/podgroups": a_list([]),
+        "/apis/batch/v1/jobs": a_list([batch]),
+        "/api/v1/configmaps": a_list([{"metadata": metadata, "data": {"scheduler.yaml": "actions: []"}}]),
+    }
+    assert [one["queue"] for one in json.loads(kbatch("job-sets", "-o", "json").stdout)] == ["batch"]
+    server.refusals = {"/api/v1/configmaps": 403, "/api/v1/namespaces/kbatch-system/configmaps": 403}
+    assert [one["queue"] for one in json.loads(kbatch("job-sets", "-o", "json").stdout)] == ["default"]
