@@ -41,7 +41,7 @@ ADMITTED: Final[frozenset[str]] = STARTED | {Phase.IN_QUEUE}
 
 @dataclass(frozen=True, slots=True)
 class MemberCounts:
-    """Pods of a group (or of one role), each counted once. Pods that are being deleted count in none.
+    """Members of a group (or of one role), each counted once. Pods that are being deleted count in none.
 
     Attributes:
         pending: without a node.
@@ -49,6 +49,7 @@ class MemberCounts:
         running: running.
         succeeded: ended well.
         failed: ended badly.
+        coming: so many have no pod, and are made again from a template whatever happens.
     """
 
     bound: int = 0
@@ -56,6 +57,7 @@ class MemberCounts:
     succeeded: int = 0
     failed: int = 0
     pending: int = 0
+    coming: int = 0
 
     @property
     def placed(self) -> int:
@@ -124,7 +126,7 @@ def _placed_or_done(members: MemberCounts) -> int:
 
 
 def _attainable(members: MemberCounts) -> int:
-    return members.alive + members.succeeded
+    return members.alive + members.succeeded + members.coming
 
 
 def _succeeded(members: MemberCounts) -> int:

@@ -28,7 +28,7 @@ from kbatch.model.bad_nodes import remembered
 from kbatch.model.finished import NONE, Ranges, finished_of, number_of, without_pods
 from kbatch.model.makers import sizes
 from kbatch.model.members import NOTHING_FINISHED
-from kbatch.model.phase import OVER, GroupFacts, MemberCounts, Phase, RoleFacts, derive
+from kbatch.model.phase import ADMITTED, OVER, GroupFacts, MemberCounts, Phase, RoleFacts, derive
 from kbatch.resources import Resources, format_resources, scale, total
 from operators.podgroup.member_index import Maker, Member, MemberIndex, Stage
 
@@ -58,6 +58,7 @@ class Observed:
         tried: whether it is known if members can be made; stalled: why they cannot.
         objects: those that exist beside its pods.
         finished: by role with a template the members that have ended well; gone: how many of them have no pod any more.
+        coming: by role with a template how many of those that it needs have no pod, and are made again.
     """
 
     members: tuple[Member, ...] = ()
@@ -69,6 +70,7 @@ class Observed:
     objects: tuple[MadeObject, ...] = ()
     finished: Mapping[str, Ranges] = field(default_factory=dict)
     gone: Mapping[str, int] = field(default_factory=dict)
+    coming: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,28 @@ def observe(index: MemberIndex, group: PodGroup, *, abandoned: bool = False) -> 
         if maker.succeeded > there:  # their pods were cleaned up: the Job has counted them
             gone[maker.role] = gone.get(maker.role, 0) + maker.succeeded - there
     ongoing = any(not maker.ended for maker in known)
-    return Observed(members, gave_up, done, ongoing, finished=finished, gone=gone)
+    coming = _coming(index, group, key, finished) if gave_up else {}
+    return Observed(members, gave_up, done, ongoing, finished=finished, gone=gone, coming=coming)
+
+
+def _coming(index: MemberIndex, group: PodGroup, key: str, finished: Mapping[str, Ranges]) -> dict[str, int]:
+    """By role with a template how many of the members that it needs have no pod that stays, and are made again: those
+    that are gone, and those of which others have ended the pod. None of a group that was not let in, or has ended.
+    """
+    if group.status.phase not in ADMITTED or group.spec.suspend:
+        return {}
+    stays: dict[str, set[int]] = {}
+    for pod, one in index.named_members(key).items():
+        number = number_of(split_key(pod)[1], group.metadata.name, one.role)
+        lost = one.stage is Stage.LEAVING or (one.stage is Stage.FAILED and one.disrupted)
+        if one.controller == group.metadata.uid and number is not None and not lost:
+            stays.setdefault(one.role, set()).add(number)
+    found: dict[str, int] = {}
+    for size in sizes(group.spec):
+        ended = finished.get(size.role, NONE)
+        there = sum(number < size.base and number not in ended for number in stays.get(size.role, ()))
+        found[size.role] = size.base - there - ended.below(size.base)
+    return found
 
 
 def _finished(index: MemberIndex, group: PodGroup, key: str) -> tuple[Mapping[str, Ranges], dict[str, int]]:
@@ -199,7 +222,7 @@ def facts(group: PodGroup, observed: Observed) -> GroupFacts:
     status = group.status
     return GroupFacts(
         minimum=minimum(group),
-        members=count(observed.members, sum(observed.gone.values())),
+        members=count(observed.members, sum(observed.gone.values()), sum(observed.coming.values())),
         roles=tuple(RoleFacts(role.min_member, _counts_of(observed, role.name)) for role in roles),
         enqueued=_in_queue(status),
         scheduled=_verdict(status.conditions, conditions.SCHEDULED),
@@ -221,8 +244,10 @@ def minimum(group: PodGroup) -> int:
     return max(group.spec.min_member, sum(role.min_member for role in group.spec.sub_groups or ()))
 
 
-def count(members: Iterable[Member], gone: int = 0) -> MemberCounts:
-    """Members by stage; those being deleted count nowhere. `gone`: so many more have succeeded, and have no pod."""
+def count(members: Iterable[Member], gone: int = 0, coming: int = 0) -> MemberCounts:
+    """Members by stage; those being deleted count nowhere. `gone`: so many more have succeeded, and have no pod;
+    `coming`: so many are made again.
+    """
     stages = _NO_STAGES.copy()
     for member in members:
         stages[member.stage] += 1
@@ -232,6 +257,7 @@ def count(members: Iterable[Member], gone: int = 0) -> MemberCounts:
         succeeded=stages[Stage.SUCCEEDED] + gone,
         failed=stages[Stage.FAILED],
         pending=stages[Stage.PENDING],
+        coming=coming,
     )
 
 
@@ -323,7 +349,8 @@ def _verdict(held: tuple[Condition, ...] | None, type_: str) -> bool | None:
 
 
 def _counts_of(observed: Observed, role: str) -> MemberCounts:
-    return count([member for member in observed.members if member.role == role], observed.gone.get(role, 0))
+    members = [member for member in observed.members if member.role == role]
+    return count(members, observed.gone.get(role, 0), observed.coming.get(role, 0))
 
 
 def _role_status(name: str, counts: MemberCounts) -> SubGroupStatus:

@@ -1,4 +1,4 @@
-"""A failed member above the minimum, with no replacements left: the minimum is made again all the same."""
+"""Members that failed, with no replacements left: what is made again all the same counts."""
 
 from __future__ import annotations
 
@@ -64,3 +64,35 @@ def test_sent_back_to_wait_or_evicted_whole() -> None:
 
 def test_a_member_of_the_minimum_that_failed_is_made_no_more() -> None:
     assert phase(elastic(), of_template(pod("pg-w-0", "Running", node="n", role="w")), failed(1)) == "Failed"
+
+
+def runs(number: int, *, leaving: bool = False) -> Pod:
+    return of_template(pod(f"pg-w-{number}", "Running", node="n", role="w", leaving=leaving))
+
+
+def of_three_or_four() -> PodGroup:
+    of = elastic()
+    role = SubGroup(name="w", min_member=3, max_member=4, template=TEMPLATE)
+    of.spec = PodGroupSpec(min_member=3, sub_groups=(role,))
+    return of
+
+
+def test_the_last_replacement_counts_until_it_is_there() -> None:
+    of = of_three_or_four()
+    assert phase(of, runs(2), runs(3), failed(1)) == "Running", "pg-w-0 failed, was deleted, and is made again"
+    assert phase(of, runs(0, leaving=True), runs(2), runs(3), failed(1)) == "Running"
+    assert phase(of, failed(0), runs(2), runs(3), failed(1)) == "Failed"
+    assert phase(of, runs(3), failed(1), failed(2)) == "Failed", "not even with it"
+
+
+def test_a_group_that_has_failed_stays_so_while_its_pods_go() -> None:
+    of = of_three_or_four()
+    of.status.phase = "Failed"
+    assert phase(of, runs(2), runs(3, leaving=True), failed(1)) == "Failed"
+
+
+def test_a_member_that_others_have_ended_is_made_again_beside_one_that_failed_for_good() -> None:
+    of = of_three_or_four()
+    lost = failed(0)
+    lost.status.conditions = (condition("DisruptionTarget"),)
+    assert phase(of, lost, failed(1), runs(2), runs(3)) == "Running"
