@@ -138,7 +138,7 @@ class Maker:
         template: None where what its pods ask for cannot be read, so that nothing can be said of them.
         parallel: how many of its pods run at a time. completions: how many are to succeed in all; None: any number.
         succeeded: how many have, as its status says: some of them may be gone.
-        withheld: its user has suspended it, and only its user resumes it; or it is suspended, and would make no pods.
+        withheld: its user has suspended it, and only its user resumes it; or it makes no pods (parallelism 0).
         ended: it makes no more pods.
         sure: kbatch resumes it, or has: it carries kbatch's mark.
     """
@@ -215,7 +215,7 @@ def maker_of(job: Job) -> Maker:
         # As the API server's defaults have it: neither is given, and it is one pod once.
         completions=1 if spec.completions is None and spec.parallelism is None else spec.completions,
         succeeded=job.status.succeeded,
-        withheld=suspended_by_user(job) or (job.spec.suspend and not members(job)),
+        withheld=suspended_by_user(job) or not members(job),
         ended=ended(job) or meta.deletion_timestamp is not None,
         sure=SUSPENDED_ANNOTATION in (meta.annotations or {}),
     )

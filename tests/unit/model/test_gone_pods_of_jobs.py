@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from kbatch.api.objects import Job, Pod, PodGroup, Queue
 from kbatch.model.cluster import ClusterModel
@@ -67,6 +68,7 @@ def test_a_job_that_is_nearly_done_and_waits_again_needs_no_more_pods_than_it_ma
     assert demand_of(found).short == 0
 
 
-def test_nothing_is_reserved_for_a_job_that_is_to_have_no_pods() -> None:
-    found = group_of_job(3, {}, suspend=True, parallelism=0)
+@pytest.mark.parametrize("suspend", [True, False])
+def test_nothing_is_reserved_for_a_job_that_is_to_have_no_pods(suspend: bool) -> None:
+    found = group_of_job(3, {}, suspend=suspend, parallelism=0)
     assert (found.outstanding, found.suspended_by) == ({}, "j")
