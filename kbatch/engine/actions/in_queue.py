@@ -56,7 +56,7 @@ class InQueue:
             return False
         if self._turns > 0:
             self._turns -= 1
-        else:
+        elif not attempt(session, job, partial(self._context.feasibility.hopeless, job), False):
             self._sums.promise(job, rest.kept)
             session.plugins.promise(job, rest.kept)
         aged = self.spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
@@ -64,7 +64,9 @@ class InQueue:
         return True
 
     def keep(self, job: JobState) -> None:
-        """Go on promising room to a group in queue, unless it is sent back."""
+        """Go on promising room to a group in queue, unless it is sent back. Nothing is promised to one that even the
+        emptied nodes could not hold, as its pods have shown or the nodes have become: it would keep room idle.
+        """
         session = self._session
         if self._robbed(job):
             return
@@ -74,7 +76,8 @@ class InQueue:
         there = self._turns > 0 and job.bound + len(job.job.waiting) >= job.minimum
         if there:
             self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill
-        if wanted is not None and not there and not self._context.ledger.expired(job):
+        hopeless = self._context.feasibility.hopeless(job)
+        if wanted is not None and not (there or hopeless or self._context.ledger.expired(job)):
             self.promise(job, wanted.kept)
         if self.spare > 0 and self._ages_in_queue(job):
             self.spare -= 1

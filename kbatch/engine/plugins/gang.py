@@ -47,6 +47,9 @@ class Gang(Plugin):
             # Where the pods of one role are all that lacks, it says more than the group's number.
             if len(roles) == 1 and roles[0][1] >= lacking:
                 return self._of_role(job, *roles[0], _lower(job))
+            missed = self._missed(job, roles)
+            if missed is not None:
+                return self._of_role(job, *missed, _OF_ROLES)
             return NotEnoughTasks(
                 exists,
                 job.minimum,
@@ -64,15 +67,24 @@ class Gang(Plugin):
         found = [(role, role.min_member - there.get(role.name, 0)) for role in job.job.roles]
         return [(role, lacking) for role, lacking in found if lacking > 0]
 
+    def _missed(self, job: JobState, roles: Sequence[tuple[Role, int]]) -> tuple[Role, int] | None:
+        """The first of these roles of which too few pods exist or are to be made, where others name no role of the
+        group: for them it is a likely one.
+        """
+        if not (roles and _strays(job)[0]):
+            return None
+        made = self._made(job)
+        return next(((role, lacking) for role, lacking in roles if made.get(role.name, 0) < lacking), None)
+
     def _of_role(self, job: JobState, role: Role, lacking: int, lower: str) -> NotEnoughTasks:
         """So many pods of one role lack."""
-        strays = _strays(job)
+        strays, stray = _strays(job)
         return NotEnoughTasks(
             role.min_member - lacking,
             role.min_member,
             role.name,
-            len(strays),
-            strays[0] if strays else "",
+            strays,
+            stray,
             self._coming(job, lacking, role.name),
             lower,
             _stalled(job),
@@ -82,14 +94,19 @@ class Gang(Plugin):
         """How many of the pods that lack are to be made, of the role if one is named; 0 where all of them are: then
         nobody has to do anything about it.
         """
+        made = self._made(job)
+        found = sum(made.values()) if role is None else made.get(role, 0)
+        return found if found < lacking else 0
+
+    def _made(self, job: JobState) -> Mapping[str, int]:
+        """How many pods of each role are to be made, no more than may be placed."""
         made: dict[str, int] = {}
         for pods in job.job.to_come:
             made[pods.template.role] = made.get(pods.template.role, 0) + pods.count
         for each in job.job.roles if made else ():
             if each.max_member is not None and each.name in made:
                 made[each.name] = min(made[each.name], max(0, each.max_member - self._there(job).get(each.name, 0)))
-        found = sum(made.values()) if role is None else made.get(role, 0)
-        return found if found < lacking else 0
+        return made
 
     def _there(self, job: JobState) -> Mapping[str, int]:
         """How many pods of each role exist, or have succeeded."""
@@ -191,11 +208,13 @@ def _most(job: JobState) -> int:
     return most if most < job.minimum else 0
 
 
-def _strays(job: JobState) -> list[str]:
-    """The roles of its pods that are none of the group's, by name, behind them those of pods without a role."""
+def _strays(job: JobState) -> tuple[int, str]:
+    """How many of its pods, and of those to be made, name a role that is none of the group's, or no role; and the first
+    of these roles, those that name one before the others.
+    """
     declared = {role.name for role in job.job.roles}
-    found = [
-        task.role for task in job.job.tasks.values()
-        if task.role not in declared and not (task.terminal or task.terminating)
-    ]  # fmt: skip
-    return sorted(found, key=lambda role: (not role, role))
+    found = Counter(task.role for task in job.job.tasks.values() if not (task.terminal or task.terminating))
+    for pods in job.job.to_come:
+        found[pods.template.role] += pods.count
+    strays = {role: count for role, count in found.items() if role not in declared}
+    return sum(strays.values()), min(strays, key=lambda role: (not role, role), default="")

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from kbatch.api.objects import AnyObject, Pod, PriorityClass
+from kbatch.api.objects import AnyObject, Job, JobSpec, Metadata, Pod, PodTemplate, PriorityClass
 from kbatch.api.reasons import NotEnoughTasks
 from kbatch.engine import take_snapshot
 from kbatch.engine.plugin import Plugin, Preemptor, Unit, Vote, dominant_ordinal, ordinal
@@ -121,6 +121,28 @@ def test_gang_names_the_role_whose_pods_are_all_that_lacks(minimum: int, there: 
     pods = [pod(f"{role}-{at}", of="r", role=role) for role, count in there.items() for at in range(count)]
     found = session(queue(), group("r", minimum, roles={"x": 3, "y": 1}), pods)
     assert str(getattr(plugin(Gang, found).job_valid(found.job("ns/r")), "message", "")) == message
+
+
+def held(name: str, count: int, role: str) -> Job:
+    """A Job that kbatch holds, of pods with that role in their label."""
+    template = PodTemplate(metadata=pod("t", of="r", role=role).metadata, spec=pod("t").spec)
+    meta = Metadata(name=name, namespace="ns", uid=name, annotations={"kbatch.dev/suspended": "true"})
+    return Job(metadata=meta, spec=JobSpec(suspend=True, parallelism=count, completions=count, template=template))
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_gang_names_the_role_that_pods_have_missed_whether_or_not_they_are_made_yet(made: bool) -> None:
+    strays = held("j", 3, "workers") if not made else [pod(f"r-{at}", of="r", role="workers") for at in range(3)]
+    found = session(queue(), group("r", 1, roles={"launcher": 1, "worker": 3}), held("l", 1, "launcher"), strays)
+    assert plugin(Gang, found).job_valid(found.job("ns/r")) == NotEnoughTasks(
+        0, 3, "worker", strays=3, stray="workers", lower="subGroups[].minMember"
+    )
+    right = session(
+        queue(), group("r", 1, roles={"launcher": 1, "worker": 3}), held("l", 1, "launcher"), held("j", 3, "worker")
+    )
+    reason = plugin(Gang, right).job_valid(right.job("ns/r"))
+    assert isinstance(reason, NotEnoughTasks)
+    assert (reason.role, reason.strays) == ("", 0)
 
 
 def test_conformance_protects_what_kubernetes_runs_on() -> None:
