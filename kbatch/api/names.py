@@ -62,6 +62,9 @@ pod says comes before what its Job says, and that before its group's word."""
 REPLACED_ANNOTATION: Final = "kbatch.dev/replaced"
 """On a PodGroup with templates: how many of its members failed and were made again."""
 
+REPLACED_OF_ANNOTATION: Final = "kbatch.dev/replaced-of"
+"""On a PodGroup with templates: of which group (its uid) `REPLACED_ANNOTATION` counts; a copy of it begins anew."""
+
 REPLACEMENT_LIMIT_ANNOTATION: Final = "kbatch.dev/replacement-limit"
 """On a PodGroup with templates: how many failed members are made again, in all; 6 where it is not given."""
 

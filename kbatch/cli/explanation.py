@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kbatch.api import conditions
-from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
+from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import EstimatedStart, Pod, PodGroup
 from kbatch.api.reasons import ResourceClaimsUnsupported
 from kbatch.cli.configuration import known, left_alone
@@ -233,7 +233,9 @@ async def _explain_job(client: Api, namespace: str, name: str) -> Explanation:
         verdict, unseen = "it waits without pods, and no PodGroup stands for it", await unseen_since(client)
         alone = await left_alone(client, [namespace])
         return Explanation(subject, None, None, {}, (), verdict, reason, message, "", unseen=unseen, alone=alone)
-    return Explanation(subject, None, None, {}, (), why_not_held(job), "", "", "")
+    found = await known(client)
+    ours = (found.scheduler_name if found is not None else None) or DEFAULT_SCHEDULER_NAME
+    return Explanation(subject, None, None, {}, (), why_not_held(job, ours), "", "", "")
 
 
 async def _explain_group(client: Api, group: PodGroup) -> Explanation:

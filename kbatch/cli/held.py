@@ -17,6 +17,7 @@ from kbatch.kube.kinds import JOBS, key_of
 from kbatch.kube.lists import list_all
 from kbatch.model.jobs_release import (
     HELD,
+    UNNAMED_SCHEDULERS,
     ended,
     group_of_its_own,
     members,
@@ -82,8 +83,12 @@ def why_no_group(job: Job, *, taken: bool = False) -> tuple[str, str]:
     return reason.code, reason.message
 
 
-def why_not_held(job: Job) -> str:
-    """What is to be said of a Job that is not held and has no PodGroup."""
+def why_not_held(job: Job, scheduler_name: str) -> str:
+    """What is to be said of a Job that is not held and has no PodGroup. `scheduler_name`: of kbatch's scheduler."""
+    theirs = job.spec.template.spec.scheduler_name
+    if theirs not in {scheduler_name, *UNNAMED_SCHEDULERS}:
+        note = f"its pods are for another scheduler, {theirs} (schedulerName of its template)"
+        return f"{note}; kbatch's is {scheduler_name}"
     if passed_by(job):
         return "it bypassed the queue that it names: no webhook answered when it was created; create it again"
     if named := named_group(job):

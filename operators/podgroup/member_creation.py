@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kbatch.api.names import REPLACED_ANNOTATION
+from kbatch.api.names import REPLACED_ANNOTATION, REPLACED_OF_ANNOTATION
 from kbatch.api.objects import PodGroup
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError
@@ -27,7 +27,7 @@ from operators.podgroup.groups import patch_group
 from operators.podgroup.manifest import Manifest, manifests_of
 from operators.podgroup.member_index import Member, MemberIndex, Stage
 from operators.podgroup.podwrites import PodWrites, Sent, all_of
-from operators.podgroup.reconcile import Stalled, number, retries_left
+from operators.podgroup.reconcile import Stalled, replaced, retries_left
 
 AT_ONCE: Final = 200
 """Pods of one group that are made before it is looked at again."""
@@ -152,8 +152,8 @@ class Making:
         own = {split_key(pod)[1]: one for pod, one in members.items() if one.controller == group.metadata.uid}
         made = self._made(group, memory, own)
         self._notice(memory, own, made, now, namespace)
-        replaced, left = number(group, REPLACED_ANNOTATION, 0), retries_left(group)
-        delay = min(_LONGEST_BACKOFF, self._backoff * 2.0 ** min(replaced, 20))
+        before, left = replaced(group), retries_left(group)
+        delay = min(_LONGEST_BACKOFF, self._backoff * 2.0 ** min(before, 20))
         wanted = plan(
             group.metadata.name,
             group.spec,
@@ -171,8 +171,8 @@ class Making:
             waits += [since + delay - now for since in memory.failed.values() if since + delay > now]
         memory.complete = not wanted.create
         if wanted.retried:
-            count = str(replaced + wanted.retried)
-            await patch_group(self._api, self._index, group, annotations={REPLACED_ANNOTATION: count})
+            told = {REPLACED_ANNOTATION: str(before + wanted.retried), REPLACED_OF_ANNOTATION: group.metadata.uid}
+            await patch_group(self._api, self._index, group, annotations=told)
         for name in wanted.remove:
             memory.present.pop(name, None)
         removals: list[Coroutine[Any, Any, object]] = [

@@ -29,6 +29,7 @@ from kbatch.model.bad_nodes import failed_on
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.jobs_release import ended, group_of, names_queue, passed_by
 from kbatch.model.made_for import is_former, made_for
+from kbatch.model.phase import OVER
 from kbatch.model.requests import effective_request
 from kbatch.resources import QuantityError, Resources
 
@@ -117,6 +118,7 @@ class MemberIndex:
         self._jobs: dict[str, tuple[str | None, Maker]] = {}
         self._makers: dict[str, dict[str, Maker]] = {}
         self._by_uid: dict[str, Maker] = {}
+        self._ended: dict[str, dict[str, Maker]] = {}
         self.missed: dict[str, str] = {}
         """The Jobs that went past their queue, each with its uid."""
         self._owned: dict[str, set[str]] = {}  # uid of an owner -> keys of its groups
@@ -140,6 +142,12 @@ class MemberIndex:
     def makers(self, group: str) -> Iterable[Maker]:
         """The Jobs whose template names the group, or for which it is made."""
         return self._makers.get(group, {}).values()
+
+    def ended_makers(self, group: str) -> Iterable[Maker]:
+        """Those that ended and are gone, until the group's own end is written, or another Job names it: of a Job with
+        `ttlSecondsAfterFinished: 0` nothing else says how it ended.
+        """
+        return self._ended.get(group, {}).values()
 
     def maker(self, uid: str) -> Maker | None:
         """The Job with this uid, if there is one."""
@@ -174,6 +182,9 @@ class MemberIndex:
         self.groups[key] = group
         if known is None or known.metadata.uid != group.metadata.uid:
             self._sort(key, group.metadata.uid)
+            self._ended.pop(key, None)
+        elif group.status.phase in OVER:
+            self._ended.pop(key, None)
         for owner in group.metadata.owner_references:
             self._owned.setdefault(owner.uid, set()).add(key)
         return {key}
@@ -281,6 +292,8 @@ class MemberIndex:
         touched |= self._owned.get(maker.uid, set())
         if group is None:
             return touched
+        if known is None or known[1].uid != metadata.uid:
+            self._ended.pop(group, None)
         self._makers.setdefault(group, {})[key] = maker
         return touched | {group}
 
@@ -303,8 +316,21 @@ class MemberIndex:
         if kind is Pod:
             return self._forget_pod(key)
         if kind is Job:
+            self._note_end(key)
             return self._forget_job(key)
-        return self.drop_group(key) if kind is PodGroup else set()
+        if kind is PodGroup:
+            self._ended.pop(key, None)
+            return self.drop_group(key)
+        return set()
+
+    def _note_end(self, key: str) -> None:
+        """A Job is deleted: remember how it ended, if it has and its group has not."""
+        name, maker = self._jobs.get(key, (None, None))
+        group = self.groups.get(name) if name is not None else None
+        if name is None or maker is None or group is None:
+            return
+        if maker.ended and group.status.phase not in OVER:
+            self._ended.setdefault(name, {})[maker.uid] = maker
 
 
 def _member(pod: Pod) -> Member:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kbatch.api import conditions
-from kbatch.api.names import REPLACED_ANNOTATION, REPLACEMENT_LIMIT_ANNOTATION
+from kbatch.api.names import REPLACED_ANNOTATION, REPLACED_OF_ANNOTATION, REPLACEMENT_LIMIT_ANNOTATION
 from kbatch.api.objects import (
     Condition,
     FinishedRole,
@@ -276,8 +276,9 @@ def _makers(index: MemberIndex, group: PodGroup, key: str, members: tuple[Member
     that owns it, the controllers of its pods. None for a controller that is no Job.
     """
     makers: dict[str, Maker | None] = {maker.uid: maker for maker in index.makers(key)}
+    makers |= {maker.uid: maker for maker in index.ended_makers(key)}
     for uid in {member.controller for member in members} - {"", group.metadata.uid}:
-        makers[uid] = index.maker(uid)
+        makers[uid] = index.maker(uid) or makers.get(uid)
     for owner in group.metadata.owner_references:
         maker = index.maker(owner.uid)
         if maker is not None:
@@ -326,7 +327,13 @@ def _spared(group: PodGroup, member: Member) -> bool:
 
 def retries_left(group: PodGroup) -> int:
     """How many members that failed may still be made again from the group's templates."""
-    return max(0, number(group, REPLACEMENT_LIMIT_ANNOTATION, REPLACEMENTS) - number(group, REPLACED_ANNOTATION, 0))
+    return max(0, number(group, REPLACEMENT_LIMIT_ANNOTATION, REPLACEMENTS) - replaced(group))
+
+
+def replaced(group: PodGroup) -> int:
+    """How many members that failed were made again; none where the annotation was copied from another group."""
+    of = (group.metadata.annotations or {}).get(REPLACED_OF_ANNOTATION, group.metadata.uid)
+    return number(group, REPLACED_ANNOTATION, 0) if of == group.metadata.uid else 0
 
 
 def number(group: PodGroup, annotation: str, default: int) -> int:

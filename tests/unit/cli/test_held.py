@@ -136,6 +136,10 @@ def test_explain_says_why_a_job_has_no_pods(server: ThreadingHTTPServer, ask: An
             "its user has suspended it; its pods name PodGroup nowhere, which does not exist",
         ),
         (job("j", mark=""), "its pods name no PodGroup (annotation scheduling.k8s.io/group-name)"),
+        (
+            job("j", queue="research", mark="", template={"metadata": {}, "spec": {"schedulerName": "kubebatch"}}),
+            "its pods are for another scheduler, kubebatch (schedulerName of its template); kbatch's is kube-batch",
+        ),
     ],
 )
 def test_explain_a_job(server: ThreadingHTTPServer, ask: Any, one: dict[str, Any], said: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbatch.api.names import IN_QUEUE_GATE, REPLACED_ANNOTATION
+from kbatch.api.names import IN_QUEUE_GATE, REPLACED_ANNOTATION, REPLACED_OF_ANNOTATION
 from kbatch.api.objects import FinishedRole, Pod, PodGroup, PodGroupSpec, PodGroupStatus, SchedulingGate, SubGroup
 from kbatch.kube.errors import ApiError
 from kbatch.model.events import Delete, Upsert
@@ -255,7 +255,8 @@ async def test_a_failed_member_is_counted_first_and_made_again_after_a_while(rig
     assert (changed, again) == (0, 10.0)
     rig.now += 10
     await rig.keep(Phase.UNKNOWN)
-    assert (rig.group.metadata.annotations or {})[REPLACED_ANNOTATION] == "1"
+    told = rig.group.metadata.annotations or {}
+    assert (told[REPLACED_ANNOTATION], told[REPLACED_OF_ANNOTATION]) == ("1", rig.group.metadata.uid)
     methods = [(method, "podgroups" in path) for method, path, _ in rig.server.writes]
     assert methods.index(("PATCH", True)) < methods.index(("DELETE", False))
     rig.gone("pg-w-1")
@@ -275,6 +276,14 @@ async def test_a_group_without_retries_left_fails_and_lets_go_of_the_rest(rig: R
     assert reconcile(rig.group, observe(rig.index, rig.group), NOW).phase == "Failed"
     await rig.keep(Phase.FAILED)
     assert rig.server.sent("DELETE") == ["pg-w-0"]
+
+
+def test_a_copy_of_a_group_has_its_own_replacements(rig: Rig) -> None:
+    told = {REPLACED_ANNOTATION: "6", REPLACED_OF_ANNOTATION: rig.group.metadata.uid}
+    rig.group.metadata.annotations = told
+    assert retries_left(rig.group) == 0
+    rig.group.metadata.annotations = told | {REPLACED_OF_ANNOTATION: "of-another"}
+    assert retries_left(rig.group) == 6
 
 
 async def test_a_member_that_others_ended_costs_no_retry(rig: Rig) -> None:

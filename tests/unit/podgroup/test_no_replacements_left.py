@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbatch.api.names import REPLACED_ANNOTATION
-from kbatch.api.objects import OwnerReference, Pod, PodGroup, PodGroupSpec, SubGroup
+from kbatch.api.objects import OwnerReference, Pod, PodCondition, PodGroup, PodGroupSpec, SubGroup
 from kbatch.model.members import State, plan
 from kbatch.model.phase import Phase
 from operators.podgroup.reconcile import observe, reconcile
@@ -94,5 +94,5 @@ def test_a_group_that_has_failed_stays_so_while_its_pods_go() -> None:
 def test_a_member_that_others_have_ended_is_made_again_beside_one_that_failed_for_good() -> None:
     of = of_three_or_four()
     lost = failed(0)
-    lost.status.conditions = (condition("DisruptionTarget"),)
+    lost.status.conditions = (PodCondition(type="DisruptionTarget", status="True"),)
     assert phase(of, lost, failed(1), runs(2), runs(3)) == "Running"

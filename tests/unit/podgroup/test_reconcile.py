@@ -7,6 +7,7 @@ import pytest
 
 from kbatch.api.conditions import merge
 from kbatch.api.objects import Condition, Job, NodeFailures, Pod, PodCondition, PodGroup, PodGroupStatus, SubGroupStatus
+from kbatch.model.events import Delete, Upsert
 from operators.podgroup.abandoned import Abandoned
 from operators.podgroup.reconcile import Observed, OwnStatus, Stalled, minimum, observe, reconcile, standing
 from tests.unit.podgroup.build import NOW, condition, group, index, job, pod
@@ -291,3 +292,30 @@ def test_who_failed_where_is_written_down_before_it_is_made_again() -> None:
     assert status(again).node_failures == wanted.node_failures, "their objects are gone"
     more = status(again, pod("f", "Failed", node="n1"), pod("g", "Failed", node="n1"), pod("a", "Failed", node="n1"))
     assert more.node_failures[0] == NodeFailures(node="n1", pods=("uid-a", "uid-f")), "two are enough to know"
+
+
+@pytest.mark.parametrize(("ended", "phase"), [("Complete", "Completed"), ("Failed", "Failed")])
+def test_a_job_that_is_deleted_as_it_ends_has_ended_its_group(ended: str, phase: str) -> None:
+    """As with `ttlSecondsAfterFinished: 0`: neither the Job nor its pods are there any more."""
+    of = group(2, phase="Running", conditions=(condition("Enqueued"), condition("Scheduled")))
+    done = job(ended=ended)
+    done.status.succeeded = 2 if ended == "Complete" else 0
+    seen = index(of, pod("a", "Running", node="n", controller="j"), done)
+    seen.apply(Delete(Job, "ns", "job"))
+    seen.apply(Delete(Pod, "ns", "a"))
+    found = reconcile(of, observe(seen, of), NOW)
+    assert (found.phase, found.succeeded) == (phase, done.status.succeeded)
+    seen.apply(Upsert(job("k", name="next")))
+    assert reconcile(of, observe(seen, of), NOW).phase == "InQueue", "the next Job of the group goes on"
+    assert not list(seen.ended_makers("ns/pg"))
+
+
+def test_of_a_job_that_is_deleted_before_its_end_nothing_is_remembered() -> None:
+    of = group(2, phase="Running", conditions=(condition("Enqueued"), condition("Scheduled")))
+    seen = index(of, job())
+    seen.apply(Delete(Job, "ns", "job"))
+    assert reconcile(of, observe(seen, of), NOW).phase == "InQueue"
+    seen.apply(Upsert(job(ended="Complete")))
+    seen.apply(Upsert(group(2, phase="Completed", version="2")))
+    seen.apply(Delete(Job, "ns", "job"))
+    assert not list(seen.ended_makers("ns/pg")), "the group's own end is written"
