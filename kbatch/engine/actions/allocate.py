@@ -328,7 +328,7 @@ class _Line:
         lifted = ledger.lift(job)
         try:
             if job.missing():
-                done = yield from self._minimum(job)
+                done = yield from self._minimum(job, modest=modest)
                 if done and planned is not None and not job.nominated:
                     planned.started(job)
                 if done is False and planned is not None and planned.wanted(job):
@@ -415,7 +415,7 @@ class _Line:
             return False
         return self._most_in_vain is not None and self._most_in_vain > job.priority
 
-    def _minimum(self, job: JobState) -> Generator[Transaction | Turn, None, bool | None]:
+    def _minimum(self, job: JobState, *, modest: bool) -> Generator[Transaction | Turn, None, bool | None]:
         """Place the minimum; None: those that matter more come first."""
         context, session = self.context, self.session
         reason = session.plugins.valid(job)
@@ -441,7 +441,7 @@ class _Line:
         if placed:
             if session.due(len(statement)):
                 yield TURN
-            reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None
+            reason = self._not_its_own(job, tasks, modest=modest)
             if reason is None and self._others_preempt(job, minimum=True):
                 statement.rollback()
                 return None
@@ -474,6 +474,15 @@ class _Line:
             failed.note(job, mark, tasks, beside_kept=bool(context.ledger))
         session.refuse_room(job)
         return False
+
+    def _not_its_own(self, job: JobState, tasks: Sequence[Task], *, modest: bool) -> Reason | None:
+        """Who was promised the room in which the job's minimum was placed. Whose queue has had its share (not `modest`)
+        leaves to others what they were promised before it, and who was promised nothing all that others were.
+        """
+        ledger = self.context.ledger
+        if job.job.shadow:
+            return ledger.broken(job, _planned(job, tasks))
+        return None if modest else ledger.robs(job, _planned(job, tasks))
 
     def _refused(self, job: JobState, tasks: Sequence[Task], following: Sequence[Task]) -> bool:
         """Whether no node needs to be looked at to refuse the minimum; it is told why then."""

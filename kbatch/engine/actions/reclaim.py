@@ -31,7 +31,7 @@ from kbatch.engine.preemption.reach import looking_around, within_reach
 from kbatch.engine.preemption.reuse import Searches, asks_alike, likeness
 from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.steps import keeping_to, next_steps
-from kbatch.engine.preemption.sums import promised
+from kbatch.engine.preemption.sums import promised, promises_to_keep
 from kbatch.engine.preemption.within_queue import preemptor_of
 from kbatch.engine.reservation.aged_starts import keep_start_of_the_aged
 from kbatch.engine.reservation.ageing import keep_for_the_aged
@@ -233,11 +233,13 @@ def _keep(
 ) -> Generator[Turn, None, bool]:
     """Keep the room, if there is enough of it in one of these moments, the last of which includes the others."""
     statement = Statement(context.session, job)
+    alone = wanted.single is not None or job.job.shadow
+    minds = alone or bool(promises_to_keep(context, context.session.queue(job.queue), job, None))
     with keeping_to(job, wanted):
         fits = yield from _fits(context, statement, wanted, when)
     if fits and context.planned is not None and context.planned.later(job):
         fits = False  # it was promised an earlier start
-    if fits and (wanted.single is not None or job.job.shadow) and _promised(context, statement):
+    if fits and minds and _promised(context, statement, alone=alone):
         aside.kept_out.add(job.key)
         fits = False
     if not fits:
@@ -261,10 +263,13 @@ def _fits(
     return not hopeless and (yield from placing(rankings, statement, when, search=()))
 
 
-def _promised(context: CycleContext, statement: Statement) -> bool:
-    """Whether the room that the statement takes was promised to others: allocate would not give it out."""
-    tasks = [task for _, task, *_ in statement.recorded()]
-    return context.ledger.broken(statement.job, tasks) is not None
+def _promised(context: CycleContext, statement: Statement, *, alone: bool) -> bool:
+    """Whether the room that the statement takes was promised to others: allocate would not give it out. `alone`: the
+    job was promised nothing for this step.
+    """
+    tasks, ledger = [task for _, task, *_ in statement.recorded()], context.ledger
+    found = ledger.broken(statement.job, tasks) if alone else ledger.robs(statement.job, tasks)
+    return found is not None
 
 
 def _take(
@@ -319,7 +324,7 @@ def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single
     for name, most in (queue.record.capability or {}).items():
         if name in names:
             share[name] = min(most, share.get(name, most))
-    bounds = promised(context, job, sorted(names)) if single is not None or job.job.shadow else ()
+    bounds = promised(context, promises_to_keep(context, queue, job, single), sorted(names))
     return Goal(preemptor, single, bounds, share)
 
 

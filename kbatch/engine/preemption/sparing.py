@@ -203,7 +203,8 @@ class Decided:
             return False
         request = add(*(unit.request for unit in units))
         for job in self._beneficiaries():
-            if any(bound(request) for bound in promised(self._context, job, sorted(request))):
+            others = [each for each in self._context.ledger.promises() if each[0] is not job]
+            if any(bound(request) for bound in promised(self._context, others, sorted(request))):
                 return False
         return True
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.preemption.goal import Bound
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
+from kbatch.model.tasks import Task
 from kbatch.resources import Resources
 
 
@@ -24,13 +26,28 @@ def capability(queue: QueueState, names: Iterable[str]) -> tuple[Bound, ...]:
     return (over,)
 
 
-def promised(context: CycleContext, job: JobState, names: Iterable[str]) -> tuple[Bound, ...]:
-    """What other groups were promised in these dimensions, as far as there is room for it now: that much is left."""
+Promises: TypeAlias = Sequence[tuple[JobState, Resources]]
+
+
+def promises_to_keep(context: CycleContext, queue: QueueState, job: JobState, single: Task | None) -> Promises:
+    """What other groups were promised that this step of the job must leave to them: all of it where the job was
+    promised nothing for the step, or what was promised before where its queue has had its share.
+    """
+    ledger = context.ledger
+    if single is not None or job.job.shadow:
+        return [each for each in ledger.promises() if each[0] is not job]
+    if not ledger.promises() or context.session.plugins.overused(queue, job) is None:
+        return ()
+    return ledger.promised_before(job)
+
+
+def promised(context: CycleContext, promises: Promises, names: Iterable[str]) -> tuple[Bound, ...]:
+    """What these groups were promised in these dimensions, as far as there is room for it now: that much is left."""
     kept: Resources = {}
-    for holder, amounts in context.ledger.promises():
-        if holder is not job:
-            for name in names:
-                kept[name] = kept.get(name, 0) + amounts.get(name, 0)
+    names = tuple(names)
+    for _, amounts in promises:
+        for name in names:
+            kept[name] = kept.get(name, 0) + amounts.get(name, 0)
     if not any(kept.values()):
         return ()
     session = context.session

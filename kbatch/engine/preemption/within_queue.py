@@ -18,7 +18,7 @@ from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reach import any_may_go, looking_around, within_reach
 from kbatch.engine.preemption.reuse import Searches, asks_alike, likeness
 from kbatch.engine.preemption.steps import keeping_to, lacking, next_steps
-from kbatch.engine.preemption.sums import capability, promised
+from kbatch.engine.preemption.sums import Promises, capability, promised, promises_to_keep
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
@@ -120,19 +120,17 @@ def _take(
         yield from looking_around(context, (queue.record,))
     if not preemptor.intra and not within_reach(context, EVICTOR.ballot, preemptor, single, (queue.record,)):
         return False
+    keeps = promises_to_keep(context, queue, job, single)
     mark = (
-        "preempt", preemptor.intra, job.key if preemptor.intra else "", likeness(preemptor),
-        asks_alike(context, job, preemptor.tasks if single is not None else unplaced(job)),
+        "preempt", tuple([holder.key for holder, _ in keeps]), preemptor.intra, job.key if preemptor.intra else "",
+        likeness(preemptor), asks_alike(context, job, preemptor.tasks if single is not None else unplaced(job)),
     )  # fmt: skip
     donors = Donors(only=job) if preemptor.intra else Donors((queue.record,))
-    goal = partial(_goal, context, queue, preemptor, single)
+    goal = partial(_goal, context, queue, preemptor, single, keeps)
     return (yield from making_room(context, EVICTOR, job, mark, goal, donors, searches))
 
 
-def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:
-    """The step, within the queue's capability; and beside what others were promised, if it was promised nothing."""
-    job, names = preemptor.job, preemptor.request
-    bounds = capability(queue, names)
-    if single is not None or job.job.shadow:
-        bounds += promised(context, job, names)
-    return Goal(preemptor, single, bounds)
+def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None, keeps: Promises) -> Goal:
+    """The step, within the queue's capability, and beside what others were promised that it must leave to them."""
+    names = preemptor.request
+    return Goal(preemptor, single, capability(queue, names) + promised(context, keeps, names))

@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from kbatch.api.conditions import ENQUEUED
 from kbatch.api.reasons import Reason, Reserved
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.reservation.clocks import used_up
+from kbatch.engine.reservation.clocks import enqueued_since, used_up
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.cycle_state import GatheredRoom
@@ -47,6 +48,8 @@ class Ledger:
         self.released = 0
         self.in_vain = True
         self._promised: dict[str, tuple[JobState, Resources]] | None = None
+        self._awaited: tuple[object, list[JobState]] | None = None
+        """What was evicted when it was found out (how many, and the last), and whose pods do not all exist."""
         self._sum: Resources = {}
         self._cursor = 0
         self._tried: set[str] = set()
@@ -63,10 +66,41 @@ class Ledger:
 
     def promises(self) -> Sequence[tuple[JobState, Resources]]:
         """What groups in queue were promised whose minimum's pods do not exist yet; nothing where nobody promises."""
+        kept, leaving = self._kept(), self.session.leaving
+        gone = len(leaving), next(reversed(leaving), "")
+        if self._awaited is None or self._awaited[0] != gone:
+            self._awaited = gone, [job for job, _ in kept.values() if job.bound + len(job.job.waiting) < job.minimum]
+        return [kept[job.key] for job in self._awaited[1] if job.bound + len(job.job.waiting) < job.minimum]
+
+    def promised_before(self, job: JobState) -> Sequence[tuple[JobState, Resources]]:
+        """Those of `promises` that were made before that of the job, if it does not overtake them: it matters less, or
+        is of another queue, or preempt is not configured.
+        """
+        preempts, own = self.session.policy.has("preempt"), self._let_in(job)
         return [
-            (job, amounts) for job, amounts in self._kept().values()
-            if job.bound + len(job.job.waiting) < job.minimum
+            (holder, amounts) for holder, amounts in self.promises()
+            if self._let_in(holder) < own
+            and not (preempts and holder.queue == job.queue and holder.priority < job.priority and not holder.bound)
         ]  # fmt: skip
+
+    def _let_in(self, job: JobState) -> tuple[int, int, str]:
+        """When the job came in queue: in this cycle, if nobody has been told yet; then who is older."""
+        session = self.session
+        since = enqueued_since(session, job) if job.job.is_true(ENQUEUED) else None
+        return session.now if since is None else since, job.job.created, job.key
+
+    def robs(self, job: JobState, tasks: Sequence[Task]) -> Reason | None:
+        """Whether a job in queue, whose open statement has placed these pods, takes room that was `promised_before`."""
+        others = self.promised_before(job)
+        if not others:
+            return None
+        request, free = total(task.cls.request for task in tasks), self.session.usable()
+        for name in sorted(request):
+            holders = [(holder, amounts[name]) for holder, amounts in others if amounts.get(name, 0) > 0]
+            kept = sum(amount for _, amount in holders)
+            if kept > 0 and free.get(name, 0) < kept and request[name] > 0:
+                return Reserved(holders[0][0].name, name, kept)
+        return None
 
     def refuses(self, job: JobState, tasks: Sequence[Task]) -> Reason | None:
         """Whether the job may not have these pods placed: they would take room that was promised to others."""
@@ -84,7 +118,7 @@ class Ledger:
 
     def forget(self) -> None:
         """Count what is promised anew from now on: enqueue is about to let more groups in."""
-        self._promised = None
+        self._promised = self._awaited = None
         self._sum = {}
 
     def tried(self, job: JobState) -> None:

@@ -1,0 +1,62 @@
+"""Room that was promised to a group in queue, whose pods do not exist yet, and others who could take it."""
+
+from __future__ import annotations
+
+from kbatch.api.objects import Pod, PodGroup
+from kbatch.model.events import Upsert
+from tests.unit.engine.worlds import Simulation, group, members, node, pod, priority_class, queue, world
+
+
+def start(disruption: str, *, priority: str = "hi") -> Simulation:
+    """`whole` holds all that the queue research deserves, the rest is promised to `late` of the queue prod; then `pr`
+    of research comes.
+    """
+    nodes = [node(f"n{at}", "8") for at in range(4)]
+    queues = [queue("research", 1), queue("prod", 3), priority_class("hi", 100)]
+    whole = group("whole", 6, queue="research", disruption=disruption)
+    held = [pod(f"whole-{at}", "4", of="whole", on=f"n{at // 2}") for at in range(6)]
+    sim = Simulation(world(queues, nodes, whole, held))
+    sim.cycle()
+    sim.model.apply(Upsert(group("late", 2, at=1, queue="prod", min_resources={"cpu": "8"})))
+    sim.now = 1
+    assert sim.cycle().verdicts["ns/late"].enqueued
+    come(sim, group("pr", 2, at=2, queue="research", priority_class_name=priority), *members("pr", 2, "4", at=2))
+    sim.now = 2
+    return sim
+
+
+def come(sim: Simulation, *objects: PodGroup | Pod) -> None:
+    for one in objects:
+        sim.model.apply(Upsert(one))
+
+
+def test_who_comes_in_by_preemption_evicts_and_takes_no_promised_room() -> None:
+    sim = start("Whole")
+    sim.settle()
+    come(sim, *members("late", 2, "4", at=3))
+    sim.run(3)
+    assert len(sim.running("late")) == 2
+    assert len(sim.running("pr")) == 2
+    assert len(sim.evictions) == 6, "whole has given way, as it was counted on when pr came in"
+
+
+def test_a_queue_that_has_had_its_share_leaves_what_others_were_promised_before() -> None:
+    sim = start("Surplus")
+    sim.settle()
+    assert sim.running("pr") == []
+    come(sim, *members("late", 2, "4", at=3))
+    sim.run(3)
+    assert len(sim.running("late")) == 2
+    assert sim.running("pr") == []
+    assert len(sim.running("whole")) == 6
+    assert sim.evictions == []
+
+
+def test_idle_room_that_is_promised_to_nobody_is_given_out_beyond_the_share() -> None:
+    sim = start("Whole")
+    sim.model.apply(Upsert(node("n4", "8")))
+    sim.settle()
+    come(sim, *members("late", 2, "4", at=3))
+    sim.run(3)
+    assert (len(sim.running("late")), len(sim.running("pr"))) == (2, 2)
+    assert sim.evictions == []
