@@ -59,6 +59,7 @@ _STAGES: Final[tuple[tuple[str, tuple[Stage, ...]], ...]] = (
     ("kbatch/engine/state/promises.py", (_FLOW, _FLOW_PROPERTIES)),
     ("kbatch/model/quota.py", (("tests/unit/model/test_quota.py",), _ENGINE, _WEBHOOKS, _CASES, _PROPERTIES)),
     ("kbatch/model/demand.py", (("tests/property/test_demand.py",), _CASES, _ENGINE, _PROPERTIES)),
+    ("kbatch/model/makers.py", (("tests/unit/model",), _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/model/phase.py", (("tests/unit/model/test_phase.py",), _PODGROUP)),
     ("operators/podgroup/", (_PODGROUP,)),
     ("kbatch/model/node", (_unit("stuck"), _ENGINE, _CASES, _PROPERTIES)),

@@ -217,7 +217,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promises-bind-no-shadow", f"{_ACTIONS}/allocate.py",
-        "context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None", "None",
+        "return ledger.broken(job, _planned(job, tasks))", "return None",
         "pods without a group take what groups in queue were promised",
     ),
     Mutant(

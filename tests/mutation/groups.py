@@ -1,4 +1,4 @@
-"""Mutants of what a group asks for, of its phase, and of what is capacity."""
+"""Mutants of what a group asks for, of its phase, of what is capacity, and of what is kept for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ _NODES: Final = "kbatch/model/nodes.py"
 _INDEX: Final = "kbatch/model/node_index.py"
 _CLUSTER: Final = "kbatch/model/cluster.py"
 _RECONCILE: Final = "operators/podgroup/reconcile.py"
+_MAKERS: Final = "kbatch/model/makers.py"
+_IN_QUEUE: Final = "kbatch/engine/actions/in_queue.py"
+_ALLOCATE: Final = "kbatch/engine/actions/allocate.py"
+_RECLAIM: Final = "kbatch/engine/actions/reclaim.py"
+_LEDGER: Final = "kbatch/engine/reservation/ledger.py"
 _ABANDONED: Final = "operators/podgroup/abandoned.py"
 
 MUTANTS: Final = (
@@ -112,5 +117,58 @@ MUTANTS: Final = (
         "capacity-comes-back-unseen", _CLUSTER,
         "        if old is not None and self._nodes.stuck(old):\n            self.capacity_generation += 1\n", "",
         "what was found to be too small for a group is not looked at again when a stuck pod goes",
+    ),
+    # --- what is kept and counted -------------------------------------------------------------------------------------
+    Mutant(
+        "replacements-do-not-count", _PHASE,
+        "return members.alive + members.succeeded + members.coming", "return members.alive + members.succeeded",
+        "the last replacement of a member fails its group",
+    ),
+    Mutant(
+        "failed-groups-come-back", _RECONCILE,
+        "if group.status.phase not in ADMITTED or group.spec.suspend:", "if group.spec.suspend:",
+        "a group that has failed runs again as its pods go",
+    ),
+    Mutant(
+        "copies-inherit-replacements", _RECONCILE,
+        "return number(group, REPLACED_ANNOTATION, 0) if of == group.metadata.uid else 0",
+        "return number(group, REPLACED_ANNOTATION, 0)",
+        "a copied group has used up its replacements",
+    ),
+    Mutant(
+        "ended-jobs-are-forgotten", _RECONCILE,
+        "makers |= {maker.uid: maker for maker in index.ended_makers(key)}", "pass",
+        "a group waits again whose Job is deleted as it ends",
+    ),
+    Mutant(
+        "no-pods-keep-room", _MAKERS,
+        "withheld=suspended_by_user(job) or not members(job),", "withheld=suspended_by_user(job),",
+        "a running Job of no pods keeps its room",
+    ),
+    Mutant(
+        "hopeless-groups-keep-room", _IN_QUEUE,
+        "if wanted is not None and not (there or hopeless or self._context.ledger.expired(job)):",
+        "if wanted is not None and not (there or self._context.ledger.expired(job)):",
+        "room is kept for who fits no cluster",
+    ),
+    Mutant(
+        "hopeless-groups-keep-room-at-rest", _IN_QUEUE,
+        "elif not attempt(session, job, partial(self._context.feasibility.hopeless, job), False):", "else:",
+        "room is kept for who fits no cluster, while nothing changes of it",
+    ),
+    Mutant(
+        "promised-room-goes-beyond-the-share", _ALLOCATE,
+        "return None if modest else ledger.robs(job, _planned(job, tasks))", "return None",
+        "a queue above its share takes promised room",
+    ),
+    Mutant(
+        "promises-of-later-ones-count", _LEDGER,
+        "if self._let_in(holder) < own", "if self._let_in(holder) > own",
+        "who came in queue first leaves its room to who came later",
+    ),
+    Mutant(
+        "idle-jobs-are-tried-again", _RECLAIM,
+        "if not job.idle:\n                    line.stand(job)", "pass",
+        "reclaim tries no second pod of a job",
     ),
 )  # fmt: skip

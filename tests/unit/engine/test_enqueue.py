@@ -338,16 +338,22 @@ def test_of_pods_that_are_all_to_be_made_nothing_more_is_said() -> None:
     )
 
 
-def test_nothing_is_kept_for_a_group_in_queue_that_no_arrangement_could_hold() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_nothing_is_kept_for_a_group_in_queue_that_no_arrangement_could_hold(count: int) -> None:
     """Its pods ask for more than it has said, as those of a RuntimeClass with an overhead do."""
-    sim = Simulation(world(queue(), node("n1", "8"), node("n2", "8"), group("a", 2, min_resources={"cpu": "14"})))
+    sim = Simulation(world(queue(), node("n1", "8"), node("n2", "8"), group("a", count, min_resources={"cpu": "14"})))
     assert sim.cycle().verdicts["ns/a"].enqueued
     sim.model.apply(Upsert(group("b", 1, at=1, min_resources={"cpu": "4"})))
     sim.now = 1
     assert sim.cycle().verdicts["ns/b"].enqueued is False
-    for one in members("a", 2, "9"):
+    for one in members("a", count, "9"):
         sim.model.apply(Upsert(one))
-    for sim.now in (2, 3):  # in the second cycle nothing has changed of it
-        found = sim.cycle()
-        assert found.verdicts["ns/a"].enqueued, "it stays in queue: nodes may come"
-        assert found.verdicts["ns/b"].enqueued
+    sim.now = 2
+    found = sim.cycle()
+    assert found.verdicts["ns/a"].enqueued, "it stays in queue: nodes may come"
+    assert found.verdicts["ns/b"].enqueued
+    for sim.now in (3, 4, 5):  # nothing changes of it: one of a single pod rests
+        sim.cycle()
+    sim.model.apply(Upsert(group("c", 1, at=2, min_resources={"cpu": "10"})))
+    sim.now = 6
+    assert sim.cycle().verdicts["ns/c"].enqueued

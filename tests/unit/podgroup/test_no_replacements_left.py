@@ -88,6 +88,7 @@ def test_the_last_replacement_counts_until_it_is_there() -> None:
 def test_a_group_that_has_failed_stays_so_while_its_pods_go() -> None:
     of = of_three_or_four()
     of.status.phase = "Failed"
+    assert phase(of, runs(2), runs(3), failed(1)) == "Failed"
     assert phase(of, runs(2), runs(3, leaving=True), failed(1)) == "Failed"
 
 
