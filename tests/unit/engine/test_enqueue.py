@@ -353,6 +353,7 @@ def test_nothing_is_kept_for_a_group_in_queue_that_no_arrangement_could_hold(cou
     assert found.verdicts["ns/a"].enqueued, "it stays in queue: nodes may come"
     assert found.verdicts["ns/b"].enqueued
     for sim.now in (3, 4, 5):  # nothing changes of it: one of a single pod rests
+        sim.model.apply(Upsert(group(f"x{sim.now}", 1, at=2, min_resources={"cpu": "16"})))
         sim.cycle()
     sim.model.apply(Upsert(group("c", 1, at=2, min_resources={"cpu": "10"})))
     sim.now = 6
