@@ -15,14 +15,19 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import likeness
 
 
-def tells_of_others(context: CycleContext, job: JobState) -> bool:
-    """Whether others of its queue that are alike fail for certain where the job does, if `moment` stands still."""
+def may_tell_of_others(context: CycleContext, job: JobState) -> bool:
+    """Whether the job could tell of others; asked before it is tried."""
     session, planned = context.session, context.planned
-    if not (session.plugins.by_job and session.plugins.limits_alike) or context.ledger or not likeness(job):
+    if not (session.plugins.by_job and session.plugins.limits_alike) or context.ledger:
         return False
-    if planned is not None and (planned.keeps or planned.may_plan(job) or job.key in planned.starts):
-        return False
-    return sound(session, job)
+    return planned is None or not (planned.keeps or planned.may_plan(job) or job.key in planned.starts)
+
+
+def tells_of_others(context: CycleContext, job: JobState) -> bool:
+    """Whether others of its queue that are alike fail for certain where the job, which may tell of them, has failed, if
+    `moment` stood still.
+    """
+    return bool(likeness(job)) and sound(context.session, job)
 
 
 def moment(context: CycleContext) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from operator import itemgetter
 from typing import Any
 
 from kbatch.api.reasons import Reason
-from kbatch.engine.actions.alike import judged_alike, moment, tells_of_others, told_alike
+from kbatch.engine.actions.alike import judged_alike, may_tell_of_others, moment, tells_of_others, told_alike
 from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import Line, moments_of, plan_start, rankings_of, wants_room
 from kbatch.engine.actions.put_off import any_fits
@@ -267,14 +267,14 @@ class _Line:
         if not job.possible:
             return False  # another one's step has found it failing
         session = self.session
-        tells, before = bool(self._heap) and tells_of_others(self.context, job), self._moment()
+        tells, before = bool(self._heap) and may_tell_of_others(self.context, job), self._moment()
         refusals: list[Refusal] = []
         session.refusals = refusals if tells else None
         done = yield from working(session, job, partial(self._try, job, modest=modest), False)
         session.refusals = None
         if done and not job.idle and job.possible:
             self._stand(job)
-        if tells and not done and before == self._moment():
+        if tells and not done and before == self._moment() and tells_of_others(self.context, job):
             yield from self._refuse_alike(job, refusals, modest=modest)
         return done
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
-from kbatch.engine.actions.alike import moment, pass_alike, tells_of_others
+from kbatch.engine.actions.alike import may_tell_of_others, moment, pass_alike, tells_of_others
 from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import lines_of, moments_of, plan_start, rankings_of
 from kbatch.engine.context import CycleContext
@@ -85,7 +85,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         job = line.next()
         if job.possible:
             step = partial(_beside_the_aged, context, line.queue, job, aside, searches)
-            tells, since = tells_of_others(context, job), moment(context)
+            tells, since = may_tell_of_others(context, job), moment(context)
             refusals: list[Refusal] = []
             session.refusals = refusals if tells else None
             moved = yield from decided.keeping(working(session, job, step, False))
@@ -94,7 +94,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             if moved:
                 if not job.idle:
                     line.stand(job)
-            elif tells and since == moment(context):
+            elif tells and since == moment(context) and tells_of_others(context, job):
                 yield from pass_alike(context, line, job, refusals)
         if not job.possible:
             aside.give_back(job)

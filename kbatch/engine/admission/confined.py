@@ -71,6 +71,7 @@ class Confined:
         self._backlog = backlog
         self._places: dict[bytes, Place] = {}
         self._of: dict[object, Place | None] = {}
+        self._of_group: dict[str, Place | None] = {}
         self._promises: list[tuple[JobState, Mapping[str, int]]] = []
         self._counted = 0
 
@@ -98,12 +99,15 @@ class Confined:
         return np.packbits(mask).tobytes()
 
     def _known(self, job: JobState) -> Place | None:
+        if job.key in self._of_group:  # asked as it comes in, and again for what it is promised
+            return self._of_group[job.key]
         mark = self._feasibility.mark(job)
         if mark not in self._of:
             number = self._backlog.place_of(mark)
             key = self.mask_of(job) if number < 0 else self._backlog.places[number - 1] if number else None
             self._of[mark] = None if key is None else self._made(key)
-        return self._of[mark]
+        found = self._of_group[job.key] = self._of[mark]
+        return found
 
     def _made(self, key: bytes) -> Place:
         found = self._places.get(key)
