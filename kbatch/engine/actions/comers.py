@@ -69,14 +69,14 @@ class Lines:
     def __init__(self, session: Session, backlog: Backlog, *, ranks: bool) -> None:
         self._session = session
         self._backlog = backlog
-        self._ranks = ranks
+        self.ranks = ranks
         self._out = np.zeros(0, np.bool_)
         """Of each kind whether its rows are in no line any more."""
 
     def _order(self, comer: Comer) -> tuple[int, int, str]:
         """First come, first served, of equal priority where that counts."""
         job = comer.job
-        return -job.priority if self._ranks else 0, job.created, job.key
+        return -job.priority if self.ranks else 0, job.created, job.key
 
     def of(self, fresh: list[Comer], rows: Index) -> Generator[Turn, None, dict[str, Line]]:
         """By queue who may come in."""
@@ -95,7 +95,7 @@ class Lines:
         for number in np.unique(backlog.queue[rows]).tolist():
             by_age = backlog.by_age(number)
             by_age = by_age[chosen[by_age]]
-            if self._ranks:
+            if self.ranks:
                 by_age = by_age[np.argsort(-backlog.priority[by_age], kind="stable")]
             line = lines[backlog.entry(int(by_age[0])).job.queue]
             line.rows, line.kinds = by_age, backlog.kind[by_age]

@@ -395,7 +395,7 @@ class _Admission:
         if plain:
             self._refused.append((entry, standing if entry.fixed is None else Standing.FIXED))
         elif comer.fresh is not None:
-            ahead = line.ahead + self.backlog.before(job.job)
+            ahead = line.ahead + self.backlog.before(job.job, ranks=self._lines.ranks)
             reason = refused or (yield from reason_of(self.context, self.sums, entry, standing, ahead))
             session.refuse(job, reason, attempted=reason.lacks_capacity and entry.tried)
         return False
@@ -437,7 +437,7 @@ class _Admission:
         told = backlog.in_order(found)
         yield TURN
         every = np.array(told, np.intp)
-        all_ahead = backlog.all_ahead(every)
+        all_ahead = backlog.all_ahead(every, ranks=self._lines.ranks)
         yield TURN
         for at in range(0, len(told), _AT_ONCE):
             index, some = every[at : at + _AT_ONCE], all_ahead[at : at + _AT_ONCE]

@@ -436,25 +436,40 @@ class Backlog:
         """The rows of the groups of a queue, by its number, the oldest first, and of equal age by their keys."""
         return np.array(self._by_age[queue].rows(), np.intp)
 
-    def ahead(self, row: int) -> int:
-        """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys."""
-        return self._by_age[int(self.queue[row])].before(self._ages[row])
+    def in_line(self, queue: int, *, ranks: bool) -> Index:
+        """`by_age`; with `ranks` those of higher priority first."""
+        line = self.by_age(queue)
+        return line[np.argsort(-self.priority[line], kind="stable")] if ranks else line
 
-    def all_ahead(self, rows: Index) -> list[int]:
+    def ahead(self, row: int, *, ranks: bool = False) -> int:
+        """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys;
+        with `ranks` those of higher priority, and such ones of the same.
+        """
+        return self._before(int(self.queue[row]), self._ages[row], int(self.priority[row]) if ranks else None)
+
+    def all_ahead(self, rows: Index, *, ranks: bool = False) -> list[int]:
         """`ahead` of each of the rows."""
         if len(rows) <= _FEW:
-            return [self.ahead(row) for row in rows.tolist()]
+            return [self.ahead(row, ranks=ranks) for row in rows.tolist()]
         place = np.zeros(self.size, np.intp)
         for queue in np.unique(self.queue[rows]).tolist():
-            line = self.by_age(queue)
+            line = self.in_line(queue, ranks=ranks)
             place[line] = np.arange(len(line))
         found: list[int] = place[rows].tolist()
         return found
 
-    def before(self, job: Job) -> int:
+    def before(self, job: Job, *, ranks: bool = False) -> int:
         """How many groups of its queue that have rows come before one that has none."""
         number = self.queues.numbers.get(job.queue)
-        return 0 if number is None else self._by_age[number].before((job.created, job.key))
+        age = job.created, job.key
+        return 0 if number is None else self._before(number, age, job.priority if ranks else None)
+
+    def _before(self, queue: int, age: tuple[int, str], priority: int | None) -> int:
+        older = self._by_age[queue].before(age)
+        if priority is None:
+            return older
+        theirs = self.priority[self.by_age(queue)]
+        return int(np.count_nonzero(theirs > priority) + np.count_nonzero(theirs[:older] == priority))
 
     def number_of_place(self, key: bytes) -> int:
         """The number of some rows of nodes, given as bits: what `place` holds for groups that are confined to them."""

@@ -19,6 +19,7 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.jobs import Job
 from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import Resources, add_to, scale
 
 
 class Plugins:
@@ -209,8 +210,25 @@ class Plugins:
             return most is not None and most < 1
         kinds = Counter((task.cls.id, task.role) for task in tasks)
         first = {(task.cls.id, task.role): task for task in reversed(tasks)}
-        headrooms = ((self.limit.headroom(job, task), kinds[kind]) for kind, task in first.items())
-        return any(most is not None and most < count for most, count in headrooms)
+        counted: list[Resources] = []
+        try:
+            for kind, task in first.items():
+                most = self.limit.headroom(job, task)
+                if most is not None and most < kinds[kind]:
+                    return True
+                counted.append(scale(task.cls.request, kinds[kind]))  # the next kind comes besides
+                self._count(job, counted[-1], 1)
+            return False
+        finally:
+            for amounts in counted:
+                self._count(job, amounts, -1)
+
+    def _count(self, job: JobState, amounts: Resources, sign: int) -> None:
+        """Count so much as held by the job, or no longer."""
+        add_to(job.allocated, scale(amounts, sign))
+        queue = self._view.queues.get(job.queue)
+        if queue is not None:
+            queue.add(amounts, sign, ends=job.ends)
 
     def may_give(self, donor: QueueState, receiver: QueueState) -> bool:
         """Whether plugins could let a unit of one queue go for a job of another."""
