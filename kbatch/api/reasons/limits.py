@@ -16,7 +16,7 @@ class NotEnoughTasks(Reason):
     """Fewer pods exist than the group, or one of its roles, needs. 0 of 0: neither pods, templates nor minResources.
 
     So many of its pods are `strays`: they name a role that the group does not declare, `stray` the first of these, or
-    no role (""). `coming`: of those that lack, so many are to be made by templates or Jobs, which is not enough.
+    no role (""). `coming`: of those that lack, so many are to be made by templates or Jobs.
     `lower`: the fields that ask for so many. `stalled`: no more can be made from the group's templates; its
     condition Stalled says why. `beyond`: so many more exist, which do not count, as their role has maxMember without
     them. `most`: its roles may have no more than so many in all, which is not enough; 0: they may.
@@ -41,16 +41,19 @@ class NotEnoughTasks(Reason):
         no_role = f"a role that the group does not declare ({self.stray[:MOST_TEXT]})" if self.stray else "no role"
         name = "names" if self.strays == 1 else "name"
         strays = f" ({count(self.strays, 'pod')} of the group {name} {no_role} in the label {SUB_GROUP_LABEL})"
-        coming = f", and {self.coming} more {'is' if self.coming == 1 else 'are'} to be made" if self.coming else ""
+        coming = f", and {self.coming} more {'is' if self.coming == 1 else 'are'} to be made"
         are = "is" if self.beyond == 1 else "are"
         beyond = f", {self.beyond} more {are} beyond maxMember of {'its' if self.beyond == 1 else 'their'} role"
         others = " of other roles" if self.beyond else ""
         more = f"create {max(0, self.needed - self.created - self.coming)} more{others}, or lower {self.lower}"
+        if self.coming and self.created + self.coming >= self.needed:
+            more = "if they are not, Events of their Job or of the group say why"
         if self.most:
             more = f"its roles may have {count(self.most, 'pod')} in all: raise maxMember, or lower {self.lower}"
         return (
             f"{self.created} of {self.needed} pods{of_role} exist{strays if self.strays else ''}"
-            f"{beyond if self.beyond else ''}{coming}; "
+            f"{beyond if self.beyond else ''}"
+            f"{coming if self.coming and not self.stalled else ''}; "
             f"{'more cannot be made: see the condition Stalled' if self.stalled else more}"
         )
 

@@ -465,7 +465,7 @@ class _Line:
         if reason is not None:
             if statement.searched and statement.refused is None and not (known or context.ledger):
                 failed.note(job, mark, tasks)
-            session.refuse(job, reason, attempted=True)
+            session.refuse(job, self._limited(job, following) or reason, attempted=True)
             return False
         if statement.refused is not None:
             session.refuse(job, over_capability(self.queue, following) or statement.refused[1], attempted=True)
@@ -474,6 +474,13 @@ class _Line:
             failed.note(job, mark, tasks, beside_kept=bool(context.ledger))
         session.refuse_room(job)
         return False
+
+    def _limited(self, job: JobState, following: Sequence[Task]) -> Reason | None:
+        """What a plugin says that lets the job place nothing, whatever becomes of the room."""
+        limit = self.session.plugins.limit
+        if limit is None or limit.headroom(job, following[0]) != 0:
+            return None
+        return limit.refusal(job, following[0])
 
     def _not_its_own(self, job: JobState, tasks: Sequence[Task], *, modest: bool) -> Reason | None:
         """Who was promised the room in which the job's minimum was placed. Whose queue has had its share (not `modest`)

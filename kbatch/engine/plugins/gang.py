@@ -91,12 +91,9 @@ class Gang(Plugin):
         )
 
     def _coming(self, job: JobState, lacking: int, role: str | None = None) -> int:
-        """How many of the pods that lack are to be made, of the role if one is named; 0 where all of them are: then
-        nobody has to do anything about it.
-        """
+        """How many of the pods that lack are to be made, of the role if one is named."""
         made = self._made(job)
-        found = sum(made.values()) if role is None else made.get(role, 0)
-        return found if found < lacking else 0
+        return min(lacking, sum(made.values()) if role is None else made.get(role, 0))
 
     def _made(self, job: JobState) -> Mapping[str, int]:
         """How many pods of each role are to be made, no more than may be placed."""

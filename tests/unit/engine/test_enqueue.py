@@ -330,11 +330,12 @@ def test_of_templates_of_which_no_pod_can_be_made_it_is_not_said_that_pods_are_t
     assert reason.message == "0 of 3 pods of role w exist; more cannot be made: see the condition Stalled"
 
 
-def test_of_pods_that_are_all_to_be_made_nothing_more_is_said() -> None:
+def test_nobody_is_told_to_create_pods_that_are_all_to_be_made() -> None:
     reason = run(world(queue(), node("n1", "9"), _templated(3, 3)), ALL).verdicts["ns/g"].reason
     assert reason is not None
     assert reason.message == (
-        "0 of 3 pods of role w exist; create 3 more, or lower minMember and subGroups[].minMember"
+        "0 of 3 pods of role w exist, and 3 more are to be made; "
+        "if they are not, Events of their Job or of the group say why"
     )
 
 
