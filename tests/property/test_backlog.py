@@ -46,10 +46,10 @@ def _kinds_twice(by: Rows, those: Backlog, rows: Index, kind: Index) -> Generato
     return found
 
 
-def _ahead_twice(those: Backlog, rows: Index) -> list[int]:
+def _ahead_twice(those: Backlog, rows: Index, *, ranks: bool = False) -> list[int]:
     """How many come before each, counted in all lines at once and looked up one by one."""
-    found = _ALL_AHEAD(those, rows)
-    assert found == [those.ahead(row) for row in rows.tolist()]
+    found = _ALL_AHEAD(those, rows, ranks=ranks)
+    assert found == [those.ahead(row, ranks=ranks) for row in rows.tolist()]
     return found
 
 
