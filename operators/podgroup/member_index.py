@@ -180,10 +180,10 @@ class MemberIndex:
                 return set()
             self.drop_group(key)
         self.groups[key] = group
-        if known is None or known.metadata.uid != group.metadata.uid:
+        anew = known is None or known.metadata.uid != group.metadata.uid
+        if anew:
             self._sort(key, group.metadata.uid)
-            self._ended.pop(key, None)
-        elif group.status.phase in OVER:
+        if anew or group.status.phase in OVER:
             self._ended.pop(key, None)
         for owner in group.metadata.owner_references:
             self._owned.setdefault(owner.uid, set()).add(key)

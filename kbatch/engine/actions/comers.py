@@ -96,7 +96,7 @@ class Lines:
             by_age = backlog.by_age(number)
             by_age = by_age[chosen[by_age]]
             if self.ranks:
-                by_age = by_age[np.argsort(-backlog.priority[by_age], kind="stable")]
+                by_age = backlog.ranked(by_age)
             line = lines[backlog.entry(int(by_age[0])).job.queue]
             line.rows, line.kinds = by_age, backlog.kind[by_age]
         return lines

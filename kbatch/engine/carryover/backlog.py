@@ -436,10 +436,9 @@ class Backlog:
         """The rows of the groups of a queue, by its number, the oldest first, and of equal age by their keys."""
         return np.array(self._by_age[queue].rows(), np.intp)
 
-    def in_line(self, queue: int, *, ranks: bool) -> Index:
-        """`by_age`; with `ranks` those of higher priority first."""
-        line = self.by_age(queue)
-        return line[np.argsort(-self.priority[line], kind="stable")] if ranks else line
+    def ranked(self, rows: Index) -> Index:
+        """The rows by their priority, the highest first; those of one priority as they stand."""
+        return rows[np.argsort(-self.priority[rows], kind="stable")]
 
     def ahead(self, row: int, *, ranks: bool = False) -> int:
         """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys;
@@ -453,7 +452,7 @@ class Backlog:
             return [self.ahead(row, ranks=ranks) for row in rows.tolist()]
         place = np.zeros(self.size, np.intp)
         for queue in np.unique(self.queue[rows]).tolist():
-            line = self.in_line(queue, ranks=ranks)
+            line = self.ranked(self.by_age(queue)) if ranks else self.by_age(queue)
             place[line] = np.arange(len(line))
         found: list[int] = place[rows].tolist()
         return found

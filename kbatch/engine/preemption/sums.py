@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
 from kbatch.engine.context import CycleContext
@@ -11,6 +11,9 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources
+
+Promises: TypeAlias = Sequence[tuple[JobState, Resources]]
+"""Groups, each with what it was promised."""
 
 
 def capability(queue: QueueState, names: Iterable[str]) -> tuple[Bound, ...]:
@@ -26,7 +29,9 @@ def capability(queue: QueueState, names: Iterable[str]) -> tuple[Bound, ...]:
     return (over,)
 
 
-Promises: TypeAlias = Sequence[tuple[JobState, Resources]]
+def promises_of_others(context: CycleContext, job: JobState) -> Promises:
+    """What other groups than the job were promised whose pods do not all exist."""
+    return [each for each in context.ledger.promises() if each[0] is not job]
 
 
 def promises_to_keep(context: CycleContext, queue: QueueState, job: JobState, single: Task | None) -> Promises:
@@ -35,16 +40,15 @@ def promises_to_keep(context: CycleContext, queue: QueueState, job: JobState, si
     """
     ledger = context.ledger
     if single is not None or job.job.shadow:
-        return [each for each in ledger.promises() if each[0] is not job]
+        return promises_of_others(context, job)
     if not ledger.promises() or context.session.plugins.overused(queue, job) is None:
         return ()
     return ledger.promised_before(job)
 
 
-def promised(context: CycleContext, promises: Promises, names: Iterable[str]) -> tuple[Bound, ...]:
+def promised(context: CycleContext, promises: Promises, names: Collection[str]) -> tuple[Bound, ...]:
     """What these groups were promised in these dimensions, as far as there is room for it now: that much is left."""
     kept: Resources = {}
-    names = tuple(names)
     for _, amounts in promises:
         for name in names:
             kept[name] = kept.get(name, 0) + amounts.get(name, 0)
