@@ -279,7 +279,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reclaim-leaves-its-plans", f"{_ACTIONS}/reclaim.py",
-        "        planned.only(before)  # allocate plans anew: it knows who has started\n", "        pass\n",
+        "        planned.only(starts)  # allocate plans anew: it knows who has started\n", "        pass\n",
         "what reclaim has planned stands where those for whom it has set room aside start",
     ),
     Mutant(

@@ -15,19 +15,23 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import likeness
 
 
-def may_tell_of_others(context: CycleContext, job: JobState) -> bool:
-    """Whether the job could tell of others; asked before it is tried."""
+def before_trying(context: CycleContext, job: JobState) -> tuple[int, ...] | None:
+    """The `moment`, if the job could tell of others should it fail; asked before it is tried. None: it could not."""
+    if len(job.waiting) != 1:
+        return None
     session, planned = context.session, context.planned
     if not (session.plugins.by_job and session.plugins.limits_alike) or context.ledger:
-        return False
-    return planned is None or not (planned.keeps or planned.may_plan(job) or job.key in planned.starts)
+        return None
+    if planned is not None and (planned.keeps or planned.may_plan(job) or job.key in planned.starts):
+        return None
+    return moment(context)
 
 
-def tells_of_others(context: CycleContext, job: JobState) -> bool:
-    """Whether others of its queue that are alike fail for certain where the job, which may tell of them, has failed, if
-    `moment` stood still.
+def tells_of_others(context: CycleContext, job: JobState, before: tuple[int, ...] | None) -> bool:
+    """Whether others of its queue that are alike fail for certain where the job has failed; `before`: what
+    `before_trying` said of it.
     """
-    return bool(likeness(job)) and sound(context.session, job)
+    return before is not None and before == moment(context) and bool(likeness(job)) and sound(context.session, job)
 
 
 def moment(context: CycleContext) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from operator import itemgetter
 from typing import Any
 
 from kbatch.api.reasons import Reason
-from kbatch.engine.actions.alike import judged_alike, may_tell_of_others, moment, tells_of_others, told_alike
+from kbatch.engine.actions.alike import before_trying, judged_alike, tells_of_others, told_alike
 from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import Line, moments_of, plan_start, rankings_of, wants_room
 from kbatch.engine.actions.put_off import any_fits
@@ -164,9 +164,9 @@ def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, N
     The room may have been taken from other queues, for no more than the queue's share: it does not go above that. And
     pods that never preempt would not have been given it: nobody was evicted for their sake.
     """
-    if any(task.never_preempts for task in statement.job.waiting):
-        return False
     session = context.session
+    if not session.nominees or any(task.never_preempts for task in statement.job.waiting):
+        return False
     job, queue = statement.job, session.queue(statement.job.queue)
     most = {name: max(queue.deserved.get(name, 0), queue.allocated.get(name, 0)) for name in job.asks}
     weaker = [
@@ -267,20 +267,21 @@ class _Line:
         if not job.possible:
             return False  # another one's step has found it failing
         session = self.session
-        tells, before = bool(self._heap) and may_tell_of_others(self.context, job), self._moment()
+        before, aside = before_trying(self.context, job) if self._heap else None, self._aside
         refusals: list[Refusal] = []
-        session.refusals = refusals if tells else None
+        session.refusals = refusals if before is not None else None
         done = yield from working(session, job, partial(self._try, job, modest=modest), False)
         session.refusals = None
         if done and not job.idle and job.possible:
             self._stand(job)
-        if tells and not done and before == self._moment() and tells_of_others(self.context, job):
+        if not done and aside == self._aside and tells_of_others(self.context, job, before):
             yield from self._refuse_alike(job, refusals, modest=modest)
         return done
 
-    def _moment(self) -> tuple[int, ...]:
-        """`moment`, and whom the line has put off or kept out: nobody is told of others by that."""
-        return *moment(self.context), len(self._put_off), len(self._kept_out)
+    @property
+    def _aside(self) -> tuple[int, int]:
+        """How many jobs the line has put off and kept out: nobody is told of others by that."""
+        return len(self._put_off), len(self._kept_out)
 
     def _refuse_alike(self, job: JobState, refusals: Sequence[Refusal], *, modest: bool) -> Iterator[Turn]:
         """The job has failed, and nothing has changed by it: those that come next in line and are alike in all that

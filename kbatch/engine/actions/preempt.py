@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
 
-from kbatch.engine.actions.alike import may_tell_of_others, moment, pass_alike, tells_of_others
+from kbatch.engine.actions.alike import before_trying, pass_alike, tells_of_others
 from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import Line, lines_of
 from kbatch.engine.context import CycleContext
@@ -75,12 +75,12 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
                 yield TURN
                 continue
             step = partial(preempting, context, queue, job, searches)
-            tells, before = may_tell_of_others(context, job), moment(context)
+            before = before_trying(context, job)
             moved = gives and (yield from decided.keeping(working(session, job, step, False)))
             yield TURN
             if moved:
                 line.stand(job)
-            elif tells and before == moment(context) and tells_of_others(context, job):
+            elif tells_of_others(context, job, before):
                 yield from pass_alike(context, line, job)
     yield from decided.sparing()
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
-from kbatch.engine.actions.alike import may_tell_of_others, moment, pass_alike, tells_of_others
+from kbatch.engine.actions.alike import before_trying, pass_alike, tells_of_others
 from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import lines_of, moments_of, plan_start, rankings_of
 from kbatch.engine.context import CycleContext
@@ -70,7 +70,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     heap = [(line.key(), name) for name, line in lines.items()]
     heapq.heapify(heap)
     aside, planned = _Aside(context), context.planned
-    before = dict(planned.starts) if planned is not None else {}
+    starts = dict(planned.starts) if planned is not None else {}
     searches, decided = Searches(context, _EVICTOR), Decided(context)
     session.caches.append(searches.forget)
     if planned is None:
@@ -85,16 +85,16 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         job = line.next()
         if job.possible:
             step = partial(_beside_the_aged, context, line.queue, job, aside, searches)
-            tells, since = may_tell_of_others(context, job), moment(context)
+            before = before_trying(context, job)
             refusals: list[Refusal] = []
-            session.refusals = refusals if tells else None
+            session.refusals = refusals if before is not None else None
             moved = yield from decided.keeping(working(session, job, step, False))
             session.refusals = None
             yield TURN
             if moved:
                 if not job.idle:
                     line.stand(job)
-            elif tells and since == moment(context) and tells_of_others(context, job):
+            elif tells_of_others(context, job, before):
                 yield from pass_alike(context, line, job, refusals)
         if not job.possible:
             aside.give_back(job)
@@ -103,7 +103,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         else:
             heapq.heappop(heap)
     if planned is not None and not planned.keeps:
-        planned.only(before)  # allocate plans anew: it knows who has started
+        planned.only(starts)  # allocate plans anew: it knows who has started
     yield from decided.sparing()
     kept = bool(context.ledger)
     context.ledger.end()

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from kbatch.engine.carryover.backlog import Backlog
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -65,12 +64,12 @@ class Place:
 class Confined:
     """The places of one run of `enqueue`."""
 
-    def __init__(self, session: Session, feasibility: Feasibility, backlog: Backlog) -> None:
+    def __init__(self, session: Session, feasibility: Feasibility) -> None:
         self._session = session
         self._feasibility = feasibility
-        self._backlog = backlog
         self._places: dict[bytes, Place] = {}
-        self._of: dict[object, Place | None] = {}
+        self._keys: dict[int, tuple[Mask, bytes | None]] = {}
+        """By the mask's `id`: thousands of groups share one."""
         self._of_group: dict[str, Place | None] = {}
         self._promises: list[tuple[JobState, Mapping[str, int]]] = []
         self._counted = 0
@@ -93,20 +92,21 @@ class Confined:
         """The rows of nodes that a group is confined to, as bits. None: it may use all of them, or nearly all; or pods
         are lacking of which nothing is known.
         """
-        mask, open_ = self._feasibility.usable_by(job), self._session.nodes.open
-        if mask is None or np.count_nonzero(open_ & ~mask) * _PART < np.count_nonzero(open_):
+        mask = self._feasibility.usable_by(job)
+        if mask is None:
             return None
-        return np.packbits(mask).tobytes()
+        known = self._keys.get(id(mask))
+        if known is None:
+            open_ = self._session.nodes.open
+            nearly_all = np.count_nonzero(open_ & ~mask) * _PART < np.count_nonzero(open_)
+            known = self._keys[id(mask)] = mask, None if nearly_all else np.packbits(mask).tobytes()
+        return known[1]
 
     def _known(self, job: JobState) -> Place | None:
         if job.key in self._of_group:  # asked as it comes in, and again for what it is promised
             return self._of_group[job.key]
-        mark = self._feasibility.mark(job)
-        if mark not in self._of:
-            number = self._backlog.place_of(mark)
-            key = self.mask_of(job) if number < 0 else self._backlog.places[number - 1] if number else None
-            self._of[mark] = None if key is None else self._made(key)
-        found = self._of_group[job.key] = self._of[mark]
+        key = self.mask_of(job)
+        found = self._of_group[job.key] = None if key is None else self._made(key)
         return found
 
     def _made(self, key: bytes) -> Place:

@@ -37,7 +37,7 @@ class Sums:
         self.room = session.usable()
         self.promised: Resources = {}
         self.by_queue: dict[str, Resources] = {}
-        self.confined = Confined(session, context.feasibility, context.backlog)
+        self.confined = Confined(session, context.feasibility)
         self.quotas = Quotas(session)
         self.weaker = Weaker(session, context.backlog.levels)
         self.reclaims = session.policy.has("reclaim")

@@ -478,11 +478,6 @@ class Backlog:
             number = self._number_of_place[key] = len(self.places)
         return number
 
-    def place_of(self, shape: Hashable) -> int:
-        """What `place` says of a shape; -1 where that is not known."""
-        number = self.shapes.numbers.get(shape)
-        return -1 if number is None else int(self.place[number])
-
     def capacity_changed(self, generation: int) -> list[str]:
         """The emptied nodes are other ones than before: nothing is known of who fits them. Returns the keys of the
         groups that have no row any more, as what they ask for depends on that.

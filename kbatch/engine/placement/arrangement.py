@@ -18,11 +18,12 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.kinds import Kind, hardest_first, kinds_of, wanted_of
+from kbatch.engine.placement.kinds import counts_of, hardest_first, kinds_of, wanted_of
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.node_resources import Index
 from kbatch.model.nodes import Column
+from kbatch.model.tasks import TaskClass
 
 _WIDTH: Final = 8
 """Nodes of a kind that are tried at most in one place of the search."""
@@ -36,7 +37,7 @@ def arranging(rankings: NodeRankings, statement: Statement, when: When, mark: in
 
     Returns whether there is one, and the minimum complete with it; else the statement is left as it was.
     """
-    if _in_order(rankings, kinds_of(statement.job)) and len(statement) == mark:
+    if _in_order(rankings, counts_of(statement.job)) and len(statement) == mark:
         return False
     steps = statement.recorded()[mark:]
     statement.rollback(mark)
@@ -57,16 +58,16 @@ def account_for(rankings: NodeRankings, statement: Statement, moments: Sequence[
     """Count the searches that would be made for an empty statement, were it not known that they fail: who is searched
     for must not depend on what is known.
     """
-    if _in_order(rankings, kinds_of(statement.job)):
+    if rankings.searches <= 0 or _in_order(rankings, counts_of(statement.job)):
         return
     for when in moments:
         if rankings.searches > 0 and _Search(rankings, statement, when).hopeful():
             rankings.searches -= 1
 
 
-def _in_order(rankings: NodeRankings, kinds: Sequence[Kind]) -> bool:
+def _in_order(rankings: NodeRankings, counts: Sequence[tuple[TaskClass, str, int]]) -> bool:
     """Whether placing one by one holds as many as any arrangement does."""
-    return not kinds or (len(kinds) == 1 and rankings.one_by_one(kinds[0].cls))
+    return not counts or (len(counts) == 1 and rankings.one_by_one(counts[0][0]))
 
 
 class _Search:
@@ -89,7 +90,7 @@ class _Search:
 
     def hopeful(self) -> bool:
         """Whether another arrangement might do where placing one by one did not."""
-        return not _in_order(self._rankings, self._kinds) and self._possible()
+        return not _in_order(self._rankings, counts_of(self._job)) and self._possible()
 
     def _possible(self) -> bool:
         """Whether what is wanted would find room were each kind alone with what is placed; true where in doubt."""

@@ -120,6 +120,8 @@ class Feasibility:
         self._proved = proved
         self._counts: dict[str, tuple[_Counts, object]] = {}
         self._sums: dict[str, int] = {}
+        self._unions: dict[tuple[int, ...], Mask] = {}
+        """The rows that any of some masks allow, by the `id` of these."""
 
     def close(self) -> None:
         """Let go of what holds this."""
@@ -209,13 +211,18 @@ class Feasibility:
 
     def usable_by(self, job: JobState) -> Mask | None:
         """The rows that pods of the group's minimum may use at all, whatever stands there; None where pods are lacking
-        of which nothing is known.
+        of which nothing is known. Those who may use the same are given the same array, mostly.
         """
         counts, _ = self._needs(job)
         if not counts or sum(counts.values()) < job.minimum - job.job.succeeded:
             return None
-        masks = [self._rankings.allowed(cls) for cls in {cls.id: cls for cls, _ in counts}.values()]
-        found: Mask = np.logical_or.reduce(masks) if len(masks) > 1 else masks[0]
+        if len(counts) == 1:
+            return self._rankings.allowed(next(iter(counts))[0])
+        masks = {id(mask): mask for mask in [self._rankings.allowed(cls) for cls, _ in counts]}
+        key = tuple(sorted(masks))
+        found = self._unions.get(key)
+        if found is None:
+            found = self._unions[key] = np.logical_or.reduce([*masks.values()])
         return found
 
     def mark(self, job: JobState) -> object:

@@ -55,9 +55,11 @@ def counts_of(job: JobState) -> Sequence[tuple[TaskClass, str, int]]:
 
 
 def _counts_of(job: JobState) -> list[tuple[TaskClass, str, int]]:
+    pairs = [(task.cls, task.role) for task in unplaced(job)]
+    if pairs and pairs.count(pairs[0]) == len(pairs):  # nearly always: they are alike
+        return [(*pairs[0], len(pairs))]
     alike: dict[tuple[TaskClass, str], int] = {}
-    for task in unplaced(job):
-        pair = task.cls, task.role
+    for pair in pairs:
         alike[pair] = alike.get(pair, 0) + 1
     return [(cls, role, count) for (cls, role), count in alike.items()]
 

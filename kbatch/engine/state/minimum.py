@@ -61,6 +61,8 @@ def likeness(job: JobState) -> tuple[object, ...]:
     """What tells a group that wants a single pod, and has none yet, from others of its queue: whoever is alike in it
     finds the same room, and the same victims, age and length aside. `()`: it is no such group.
     """
+    if len(job.waiting) != 1:
+        return ()
     known = job.known
     if known.likeness is None:
         known.likeness = _likeness(job)
@@ -70,7 +72,7 @@ def likeness(job: JobState) -> tuple[object, ...]:
 def _likeness(job: JobState) -> tuple[object, ...]:
     model = job.job
     group = model.group
-    if group is None or len(job.waiting) != 1 or job.gated or model.minimum != 1 or model.roles or job.pipelined:
+    if group is None or job.gated or model.minimum != 1 or model.roles or job.pipelined:
         return ()
     if job.ends or job.evicted or job.together is not None or model.wants_whole_nodes or model.to_come:
         return ()
