@@ -80,8 +80,10 @@ class Confined:
 
     def of(self, job: JobState) -> Place | None:
         """The place of a group, with all that was promised there; None: it is confined to none."""
-        self._count()
-        return self._known(job)
+        found = self._known(job)
+        if found is not None:
+            self._count()
+        return found
 
     def place(self, key: bytes) -> Place:
         """The place of these rows, as `mask_of` gives them, with all that was promised there."""

@@ -214,10 +214,12 @@ class Feasibility:
         of which nothing is known. Those who may use the same are given the same array, mostly.
         """
         counts, _ = self._needs(job)
-        if not counts or sum(counts.values()) < job.minimum - job.job.succeeded:
+        least = job.minimum - job.job.succeeded
+        if len(counts) == 1:  # nearly always
+            for (cls, _), count in counts.items():
+                return self._rankings.allowed(cls) if count >= least else None
+        if not counts or sum(counts.values()) < least:
             return None
-        if len(counts) == 1:
-            return self._rankings.allowed(next(iter(counts))[0])
         masks = {id(mask): mask for mask in [self._rankings.allowed(cls) for cls, _ in counts]}
         key = tuple(sorted(masks))
         found = self._unions.get(key)
