@@ -246,6 +246,16 @@ MUTANTS: Final = (
         "room that reclaim only kept for others stays taken, without a decision",
     ),
     Mutant(
+        "set-aside-as-held", f"{_ACTIONS}/reclaim.py",
+        "        aside = self._of.get(queue.name)\n", "        aside = None\n",
+        "pods of a queue go that holds no more than its share, for idle room that it may yet be given",
+    ),
+    Mutant(
+        "reclaim-from-nobody", f"{_ACTIONS}/reclaim.py",
+        "if aside.decided and not aside.any_gives():", "if aside.decided and not job:",
+        "who waits while nobody has more than its share is told of its queue's share and not of the room",
+    ),
+    Mutant(
         "set-aside-as-who-waits", f"{_ACTIONS}/reclaim.py",
         "    if planned is not None and planned.starts:\n        planned.lay(job)\n",
         "    if planned is not None and planned.backfilled:\n        planned.lay(job)\n",

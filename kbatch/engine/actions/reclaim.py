@@ -9,7 +9,7 @@ allocate will keep for planned starts: where these are not kept from cycle to cy
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -45,6 +45,7 @@ from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.timeline import Release
 from kbatch.engine.state.wanted import Wanted
 from kbatch.model.tasks import Task
+from kbatch.resources import Resources
 
 _EVICTOR: Final = Evictor("reclaim", "reclaimable")
 
@@ -64,12 +65,12 @@ class Reclaim(Action):
 def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Run the action."""
     session = context.session
-    if not any(_gives(queue, queue.deserved) for queue in session.queues.values()):
+    aside, planned = _Aside(context), context.planned
+    if not aside.any_gives():
         return
     lines = yield from lines_of(session)
     heap = [(line.key(), name) for name, line in lines.items()]
     heapq.heapify(heap)
-    aside, planned = _Aside(context), context.planned
     starts = dict(planned.starts) if planned is not None else {}
     searches, decided = Searches(context, _EVICTOR), Decided(context)
     session.caches.append(searches.forget)
@@ -94,6 +95,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             if moved:
                 if not job.idle:
                     line.stand(job)
+                if aside.decided and not aside.any_gives():
+                    break  # whoever comes now finds what allocate would find
             elif tells_of_others(context, job, before):
                 yield from pass_alike(context, line, job, refusals)
         if not job.possible:
@@ -122,6 +125,10 @@ class _Aside:
         self._count = 0
         """So many times room was set aside: when `session.commits` has grown by more, something was decided."""
         self._statements: list[tuple[Statement, bool]] = []
+        self._of: dict[str, Resources] = {}
+        """By queue the sum of what is set aside for its jobs."""
+        self._commits = self._since
+        """`session.commits` when it was last asked whether anything was decided."""
         self._ends: dict[Statement, list[Release]] = {}
         """Where starts are planned, when those end that start at once: what they take may be there again by then."""
 
@@ -129,16 +136,47 @@ class _Aside:
         """Whether some is set aside for the job."""
         return any(each.job is job for each, _ in self._statements)
 
+    @property
+    def decided(self) -> bool:
+        """Whether anything was decided since this was last asked, besides what was set aside."""
+        before, self._commits = self._commits, self._session.commits - self._count
+        return before != self._commits
+
+    def gives(self, queue: QueueState, dimensions: Collection[str]) -> bool:
+        """Whether the queue holds more than it deserves in one of these dimensions, and may be asked for it. What is
+        set aside for its jobs it does not hold: idle room that allocate may give it takes nothing from others yet.
+        """
+        beyond = queue.beyond
+        if not queue.record.reclaimable or beyond.isdisjoint(dimensions):
+            return False
+        aside = self._of.get(queue.name)
+        if aside is None:
+            return True
+        held, deserved = queue.allocated, queue.deserved
+        return any(name in dimensions and held[name] - aside.get(name, 0) > deserved.get(name, 0) for name in beyond)
+
+    def any_gives(self) -> bool:
+        """Whether any queue does."""
+        return any(self.gives(queue, queue.deserved) for queue in self._session.queues.values())
+
     def keep(self, statement: Statement, *, first: bool) -> None:
         """Set aside what the statement has placed: a step of its job. `first`: its first choice for its minimum."""
         self._statements.append((statement, first))
+        self._count_in(statement, 1)
         planned = self._context.planned
         if planned is not None and (planned.starts or not planned.keeps):
             self._ends[statement] = planned.ends.expect(statement.starting())
         self._count += 1
         self._session.room_set_aside()
 
+    def _count_in(self, statement: Statement, sign: int) -> None:
+        of = self._of.setdefault(statement.job.queue, {})
+        for _, task, *_ in statement.recorded():
+            for name, amount in task.cls.request.items():
+                of[name] = of.get(name, 0) + sign * amount
+
     def _roll_back(self, statement: Statement) -> None:
+        self._count_in(statement, -1)
         statement.rollback()
         planned = self._context.planned
         if planned is not None:
@@ -286,7 +324,7 @@ def _take(
         return False  # its minimum is not decided yet: nobody is evicted for what stands on it
     exceeds = _exceeds(session, queue, wanted.request)
     possible = exceeds is None or (single is None and not no_choice(job, unplaced(job)))
-    if possible and (yield from _take_from(context, queue, job, wanted, searches)):
+    if possible and (yield from _take_from(context, queue, job, wanted, aside, searches)):
         return True
     if exceeds is not None and single is None and not wanted.instead:
         session.refuse(job, exceeds)
@@ -294,17 +332,16 @@ def _take(
 
 
 def _take_from(
-    context: CycleContext, queue: QueueState, job: JobState, wanted: Wanted, searches: Searches
+    context: CycleContext, queue: QueueState, job: JobState, wanted: Wanted, aside: _Aside, searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
     session, single = context.session, wanted.single
     asked = wanted.request  # only what is lacking of it counts in the end
-    above = [other for other in session.queues.values() if other is not queue and _gives(other, asked)]
+    above = [other for other in session.queues.values() if other is not queue and aside.gives(other, asked)]
     if all(searches.barren(other) for other in above):
         return False
     preemptor = preemptor_of(context, job, wanted)
-    giving = [
-        other.record for other in above if _gives(other, preemptor.lacks) and session.plugins.may_give(other, queue)
-    ]  # fmt: skip
+    above = [other for other in above if aside.gives(other, preemptor.lacks)]
+    giving = [other.record for other in above if session.plugins.may_give(other, queue)]
     yield from looking_around(context, giving)
     if not giving or not within_reach(context, _EVICTOR.ballot, preemptor, single, giving):
         return False
@@ -337,8 +374,3 @@ def _exceeds(session: Session, queue: QueueState, request: dict[str, int]) -> Ga
                 queue.name, name, request[name], queue.allocated.get(name, 0), deserved, session.idle(name)
             )
     return None
-
-
-def _gives(queue: QueueState, dimensions: Iterable[str]) -> bool:
-    """Whether the queue holds more than it deserves in one of these dimensions, and may be asked for it."""
-    return queue.record.reclaimable and not queue.beyond.isdisjoint(dimensions)

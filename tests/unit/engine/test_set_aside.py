@@ -8,10 +8,13 @@ from kbatch.api.conditions import ENQUEUED
 from kbatch.api.objects import Condition
 from kbatch.engine import CycleState, Memo
 from kbatch.engine.state.cycle_state import GatheredRoom
+from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import EVERYTHING, Decisions, group, members, node, pod, policy, queue, run, stamp, world
 
+AT_ONCE = EVERYTHING.replace("enqueue, ", "")
 
-def decided(*wanting: Any) -> Decisions:
+
+def decided(*wanting: Any, by: str = EVERYTHING) -> Decisions:
     """What is decided where three queues share three cpu alike: one has two of them, and one is idle."""
     model = world(
         [queue("giving"), queue("one"), queue("two"), node("n1", "1"), node("n2", "1"), node("n3", "1")],
@@ -20,7 +23,7 @@ def decided(*wanting: Any) -> Decisions:
         pod("old-1", of="old", on="n3", at=1),
         *wanting,
     )
-    return run(model, policy(EVERYTHING), now=4)
+    return run(model, policy(by), now=4)
 
 
 def test_who_gets_a_victims_room_leaves_the_idle_room_to_those_for_whom_it_was_set_aside() -> None:
@@ -59,7 +62,7 @@ def beside_the_aged(*more: Any, gathered: bool = True, old: str = "1") -> Decisi
         *more,
     )
     before = CycleState(gathered=GatheredRoom("ns/aged", (("ns/aged-0", "n1"),)) if gathered else None)
-    return run(model, policy(EVERYTHING.replace("enqueue, ", "")), now=700, state=before)
+    return run(model, policy(AT_ONCE), now=700, state=before)
 
 
 def test_room_that_gathers_for_the_aged_is_set_aside_for_nobody_else() -> None:
@@ -144,7 +147,7 @@ def test_room_that_has_begun_to_gather_is_reason_enough_to_look_again() -> None:
         [group("lone", queue="one", at=2), *members("lone", 1, at=2)],
         [group("aged", 2, queue="two", at=1), *members("aged", 2, at=1)],
     )
-    by, memo, state = policy(EVERYTHING.replace("enqueue, ", "")), Memo(), CycleState()
+    by, memo, state = policy(AT_ONCE), Memo(), CycleState()
     found = run(model, by, now=700, memo=memo, state=state)
     assert found.outcome is not None
     assert (found.binds, found.evicted) == ({}, [])
@@ -173,3 +176,41 @@ def test_reclaim_gives_no_idle_room_that_was_promised_to_others() -> None:
     found = run(model, policy(EVERYTHING), now=5)
     told = [(one.pod, one.node) for each in found.transactions for one in each.nominations]
     assert (sorted(found.binds), found.evicted, told) == (["gang-0", "gang-1"], [], [])
+
+
+def test_room_set_aside_makes_nobody_a_donor() -> None:
+    """Queue `above` holds 4 cpu and deserves 4.99. With the idle cpu that is set aside for `more` it would have 5, and
+    `there` would have a pod of it evicted, which had not taken a thing yet. Only once it has, does one go.
+    """
+    model = world(
+        [queue("above", 500), queue("below", 1000), queue("third")],
+        [node("n1", "4", labels={"on": "n1"}), node("n2", "1200m"), node("n3", "1"), node("n4", "3"), node("n5", "1")],
+        [group("old", queue="above"), *(pod(f"old-{at}", of="old", on="n1", at=at) for at in range(4))],
+        [group("never", queue="third", disruption="Never"), pod("never-0", of="never", on="n3")],
+        [group("held", queue="below"), pod("held-0", "3", of="held", on="n4")],
+        [group("first", queue="below", at=4), pod("first-0", "1200m", of="first", at=4)],
+        [group("there", queue="below", at=5), pod("there-0", of="there", at=5, node_selector={"on": "n1"})],
+        [group("more", queue="above", at=6), pod("more-0", of="more", at=6)],
+    )
+    by = policy(AT_ONCE)
+    found = run(model, by, now=7)
+    assert found.evicted == []
+    assert found.binds == {"first-0": "n2", "more-0": "n5"}
+    assert found.reason("there") == "NotEnoughResources"
+    model.apply(Upsert(pod("first-0", "1200m", of="first", on="n2", at=4)))
+    model.apply(Upsert(pod("more-0", of="more", on="n5", at=6)))
+    found = run(model, by, now=8)
+    assert found.evicted == ["old-3"]
+    assert found.nominated == {"there-0": "n1"}
+
+
+def test_who_comes_when_nobody_has_more_than_its_share_waits_for_room() -> None:
+    """`old-1` has gone for the second: `giving` holds what it deserves. More nodes are what helps the third."""
+    found = decided(
+        group("first", queue="one", at=2), members("first", 1, at=2),
+        group("second", queue="two", at=3), members("second", 1, at=3),
+        group("third", queue="two", at=4), members("third", 1, at=4),
+        by=AT_ONCE,
+    )  # fmt: skip
+    assert found.evicted == ["old-1"]
+    assert found.reason("third") == "NotEnoughResources"
