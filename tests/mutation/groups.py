@@ -14,6 +14,7 @@ _CLUSTER: Final = "kbatch/model/cluster.py"
 _RECONCILE: Final = "operators/podgroup/reconcile.py"
 _MAKERS: Final = "kbatch/model/makers.py"
 _IN_QUEUE: Final = "kbatch/engine/actions/in_queue.py"
+_IN_VAIN: Final = "kbatch/engine/admission/in_vain.py"
 _ALLOCATE: Final = "kbatch/engine/actions/allocate.py"
 _RECLAIM: Final = "kbatch/engine/actions/reclaim.py"
 _LEDGER: Final = "kbatch/engine/reservation/ledger.py"
@@ -147,14 +148,45 @@ MUTANTS: Final = (
     ),
     Mutant(
         "hopeless-groups-keep-room", _IN_QUEUE,
-        "if wanted is not None and not (there or hopeless or self._context.ledger.expired(job)):",
-        "if wanted is not None and not (there or self._context.ledger.expired(job)):",
+        "idle = self._context.feasibility.hopeless(job) or (", "idle = (",
         "room is kept for who fits no cluster",
     ),
     Mutant(
         "hopeless-groups-keep-room-at-rest", _IN_QUEUE,
-        "elif not attempt(session, job, partial(self._context.feasibility.hopeless, job), False):", "else:",
+        "elif keeps and not attempt(session, job, partial(self._context.feasibility.hopeless, job), False):",
+        "elif keeps:",
         "room is kept for who fits no cluster, while nothing changes of it",
+    ),
+    Mutant(
+        "room-in-pieces-is-kept", _IN_VAIN,
+        "        if self._finds_room(job):\n            self.counts(job)\n            return False\n        mark",
+        "        return False\n        mark",
+        "room that is too small for who waits in queue is kept from who could use it",
+    ),
+    Mutant(
+        "one-hole-for-all", _IN_VAIN,
+        "self._pods[kind] = self._pods.get(kind, 0) + job.missing()", "self._pods[kind] = 0",
+        "one node with room for one pod is kept for all groups that wait for such a node",
+    ),
+    Mutant(
+        "behind-its-like", _IN_VAIN,
+        "return priority is not None and priority >= job.priority", "return False",
+        "one more group after the other comes in queue for room that is on no node",
+    ),
+    Mutant(
+        "behind-the-weaker", _IN_VAIN,
+        "return priority is not None and priority >= job.priority", "return priority is not None",
+        "who matters more waits for a weaker group in queue that asks for the same in vain",
+    ),
+    Mutant(
+        "in-vain-in-part", _IN_VAIN,
+        "if self._none or job.bound or job.nominated", "if self._none or job.nominated",
+        "a gang that has lost pods loses the room for others to groups that come in queue",
+    ),
+    Mutant(
+        "gathers-for-nobody", _IN_QUEUE,
+        "(self._sums.in_vain.waits(job) and not aged)", "self._sums.in_vain.waits(job)",
+        "others come in queue for room that gathers for a group",
     ),
     Mutant(
         "promised-room-goes-beyond-the-share", _ALLOCATE,

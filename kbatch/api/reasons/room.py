@@ -219,13 +219,34 @@ class WaitingInQueue(Reason):
 
 
 @dataclass(frozen=True, slots=True)
+class RoomInPieces(Reason):
+    """WaitingInQueue of a group for which there is room, but no node, or too few, with enough of it: another group in
+    queue that asks for the same waits for that already.
+    """
+
+    code: ClassVar[str] = "WaitingInQueue"
+    rank: ClassVar[int] = 111
+    lacks_capacity: ClassVar[bool] = True
+    queue: str
+    ahead: int
+
+    @property
+    def message(self) -> str:
+        behind = f" behind {count(self.ahead, 'group')}" if self.ahead else ""
+        return (
+            f"waits in Queue {self.queue}{behind}: too few nodes have enough room for its pods, and a group in queue "
+            f"that asks for the same comes first; it continues when that has started"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SentBack(Reason):
     """WaitingInQueue of a group for which there is room: it was sent back `times` times, and
     each time it waits longer, `seconds` now, before it may come in queue again.
     """
 
     code: ClassVar[str] = "WaitingInQueue"
-    rank: ClassVar[int] = 111
+    rank: ClassVar[int] = 112
     queue: str
     times: int
     seconds: int

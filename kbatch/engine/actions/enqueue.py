@@ -378,7 +378,7 @@ class _Admission:
         standing = Standing.UNKNOWN
         if refused is None:
             standing = yield from self.sums.of(entry)
-            if comer.again and standing is Standing.PASSES and self.sums.short(job, entry.least) is not None:
+            if standing is Standing.PASSES and self._comes_later(comer, entry, job):
                 standing = Standing.WAITING
             waits = standing in _WAITS and not (comer.again or self._stays_out(entry, comer.fresh))
             in_rows = plain or comer.fresh is None
@@ -411,14 +411,20 @@ class _Admission:
             or session.plugins.enqueueable(job) is not None
             or session.plugins.admission(job, wanted.kept) is not None
             or self.context.feasibility.hopeless(job)
+            or self.sums.in_vain.first(job)
             or (job.strict and not self.context.feasibility.known_to_fit(job))
         )  # fmt: skip
+
+    def _comes_later(self, comer: Comer, entry: Entry, job: JobState) -> bool:
+        """Whether the sums let a group in that waits all the same: beside those in queue, or behind one of them."""
+        return self.sums.short(job, entry.least) is not None if comer.again else self.sums.in_vain.first(job)
 
     def _come_in(self, job: JobState, kept: Resources, *, joins: bool = False) -> None:
         """The group is in queue from now on. `joins`: nobody has looked at it in this cycle."""
         job.in_queue = True
         self.session.came_in(job, joins=joins)
         self._in_queue.promise(job, kept)
+        self.sums.in_vain.counts(job)
         self.session.plugins.charge(job)
 
     def _stays_out(self, entry: Entry, fresh: JobState | None) -> bool:

@@ -54,18 +54,20 @@ class InQueue:
             return False
         if session.queue(job.queue).record.capability or self._sums.quotas.of(job.job.namespace):
             return False
-        if self._turns > 0:
-            self._turns -= 1
-        elif not attempt(session, job, partial(self._context.feasibility.hopeless, job), False):
-            self._sums.promise(job, rest.kept)
-            session.plugins.promise(job, rest.kept)
         aged = self.spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
         self.spare -= int(aged)
+        keeps = not attempt(session, job, partial(self._sums.in_vain.waits, job), False) or aged
+        if self._turns > 0:
+            self._turns -= 1
+        elif keeps and not attempt(session, job, partial(self._context.feasibility.hopeless, job), False):
+            self._sums.promise(job, rest.kept)
+            session.plugins.promise(job, rest.kept)
         return True
 
     def keep(self, job: JobState) -> None:
         """Go on promising room to a group in queue, unless it is sent back. Nothing is promised to one that even the
-        emptied nodes could not hold, as its pods have shown or the nodes have become: it would keep room idle.
+        emptied nodes could not hold, as its pods have shown or the nodes have become, or that waits in vain, unless
+        room is to gather for it: it would keep room idle.
         """
         session = self._session
         if self._robbed(job):
@@ -76,11 +78,11 @@ class InQueue:
         there = self._turns > 0 and job.bound + len(job.job.waiting) >= job.minimum
         if there:
             self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill
-        hopeless = self._context.feasibility.hopeless(job)
-        if wanted is not None and not (there or hopeless or self._context.ledger.expired(job)):
+        aged = self.spare > 0 and self._ages_in_queue(job)
+        self.spare -= int(aged)
+        idle = self._context.feasibility.hopeless(job) or (self._sums.in_vain.waits(job) and not aged)
+        if wanted is not None and not (there or idle or self._context.ledger.expired(job)):
             self.promise(job, wanted.kept)
-        if self.spare > 0 and self._ages_in_queue(job):
-            self.spare -= 1
 
     def promise(self, job: JobState, kept: Resources) -> None:
         """Keep from others what a group in queue has coming, of room and of quotas."""

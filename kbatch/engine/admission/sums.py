@@ -14,6 +14,7 @@ from typing import Final
 
 from kbatch.engine.admission.confined import Confined, Place
 from kbatch.engine.admission.demand import Quotas
+from kbatch.engine.admission.in_vain import InVain
 from kbatch.engine.admission.weaker import Weaker
 from kbatch.engine.carryover.backlog import Entry
 from kbatch.engine.carryover.giving import Giving
@@ -38,6 +39,7 @@ class Sums:
         self.promised: Resources = {}
         self.by_queue: dict[str, Resources] = {}
         self.confined = Confined(session, context.feasibility)
+        self.in_vain = InVain(context.rankings, context.feasibility, any_planned=context.planned is not None)
         self.quotas = Quotas(session)
         self.weaker = Weaker(session, context.backlog.levels)
         self.reclaims = session.policy.has("reclaim")

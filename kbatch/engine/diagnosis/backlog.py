@@ -13,6 +13,7 @@ from kbatch.api.reasons import (
     QueueCapabilityExceeded,
     QuotaExceeded,
     Reason,
+    RoomInPieces,
     SentBack,
     WaitingInQueue,
 )
@@ -130,5 +131,7 @@ def _waiting(session: Session, sums: Sums, entry: Entry, ahead: int) -> Reason:
         if place is not None and there is not None:
             kept = place.kept(there, queue, job.priority)
             return WaitingInQueue(queue, there, least[there], place.room(there) - kept, kept, ahead, place.count)
+        if sums.in_vain.first(job):
+            return RoomInPieces(queue, ahead)
     name = name or min(least, default="cpu")
     return WaitingInQueue(queue, name, least.get(name, 0), sums.free(name), sums.promised.get(name, 0), ahead)

@@ -23,6 +23,7 @@ from kbatch.api.reasons import (
     QuotaExceeded,
     Reason,
     Reserved,
+    RoomInPieces,
     SentBack,
     VictimsTerminating,
     WaitingInQueue,
@@ -40,7 +41,7 @@ from kbatch.engine.state.minimum import likeness, unplaced
 
 _PASSING: Final = (
     BindFailed, ExcessBudgetExceeded, InfiniteShareExceeded, NotEnoughResources, QueueCapabilityExceeded, QueueOverused,
-    QuotaExceeded, Reserved, SentBack, VictimsTerminating, WaitingInQueue,
+    QuotaExceeded, Reserved, RoomInPieces, SentBack, VictimsTerminating, WaitingInQueue,
 )  # fmt: skip
 """What others may take away by ending: for a group that waits for it, it can be foreseen when it starts."""
 

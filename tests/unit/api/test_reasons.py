@@ -51,6 +51,7 @@ def test_precedence_is_that_of_the_design() -> None:
         "TopologyUnsatisfied",
         "WaitingInQueue",
         "WaitingInQueue",
+        "WaitingInQueue",
         "QueueOverused",
         "Reserved",
         "VictimsTerminating",

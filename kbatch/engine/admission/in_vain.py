@@ -1,0 +1,90 @@
+"""Groups in queue for whose pods there is no room: all of them are there, and are to be placed in vain.
+
+What is free in all may be as much as they ask for, in pieces that are too small: ten nodes with half of their CPUs free
+have room for no pod that asks for three quarters of a node. Such a group keeps nobody out who could use the pieces. Nor
+do others come in queue behind it that ask for the same: their pods would wait beside its own.
+
+Of pods that ask for the same of the same nodes these hold so many, and no more: one node with room for one of them is
+not kept for a thousand groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from kbatch.engine.placement.enough import could_fit
+from kbatch.engine.placement.feasibility import Feasibility
+from kbatch.engine.placement.kinds import counts_of
+from kbatch.engine.placement.ranking import NodeRankings
+from kbatch.engine.state.jobs import JobState
+from kbatch.model.tasks import TaskClass
+
+_KINDS: Final = 100
+"""Of so many kinds such groups keep nobody out; else one more of each kind that there is would come in queue after the
+other, and have its pods made for nothing.
+"""
+
+
+class InVain:
+    """Those of one run of `enqueue`.
+
+    Where starts are planned there are none: there so many groups wait for their turn and keep nobody out (`InQueue`).
+    """
+
+    def __init__(self, rankings: NodeRankings, feasibility: Feasibility, *, any_planned: bool) -> None:
+        self._none = any_planned
+        self._rankings = rankings
+        self._feasibility = feasibility
+        self._priorities: dict[Hashable, int] = {}
+        """By queue and what such groups ask for the highest priority of these groups."""
+        self._pods: dict[Hashable, int] = {}
+        """By what they ask for, and of which nodes, the pods for which there was room."""
+
+    def waits(self, job: JobState) -> bool:
+        """Whether a group in queue is one of them, of not too many kinds. One that runs in part keeps the room for the
+        rest of it.
+        """
+        if self._none or job.bound or job.nominated or len(job.job.waiting) < job.minimum or not job.missing():
+            return False
+        if self._finds_room(job):
+            self.counts(job)
+            return False
+        mark = self._mark(job)
+        known = self._priorities.get(mark)
+        if known is None and len(self._priorities) == _KINDS:
+            return False
+        self._priorities[mark] = job.priority if known is None else max(known, job.priority)
+        return True
+
+    def first(self, job: JobState) -> bool:
+        """Whether one of them comes before a group that asks for the same, and could get no more than it."""
+        if not self._priorities or self._finds_room(job):
+            return False
+        priority = self._priorities.get(self._mark(job))
+        return priority is not None and priority >= job.priority
+
+    def counts(self, job: JobState) -> None:
+        """The room of its pods is taken, where they are all alike, for whoever asks next."""
+        kinds = counts_of(job)
+        if len(kinds) == 1 and not self._none:
+            kind = self._kind(kinds[0][0])
+            self._pods[kind] = self._pods.get(kind, 0) + job.missing()
+
+    def _finds_room(self, job: JobState) -> bool:
+        """Whether there may be room for what its minimum lacks, beside those that were counted."""
+        kinds = counts_of(job)
+        if len(kinds) != 1:
+            return could_fit(self._rankings, job)
+        cls, _, _ = kinds[0]
+        return could_fit(self._rankings, job) and (
+            self._pods.get(self._kind(cls), 0) + job.missing() <= self._rankings.most(cls)
+        )
+
+    def _kind(self, cls: TaskClass) -> Hashable:
+        return cls.needs, id(self._rankings.allowed(cls))
+
+    def _mark(self, job: JobState) -> Hashable:
+        """What decides, besides the priority, what room the group finds and whose it may be given."""
+        lasts = job.ends, any(task.never_preempts for task in job.waiting)
+        return job.queue, job.minimum, lasts, self._feasibility.kind_of(job)

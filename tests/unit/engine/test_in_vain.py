@@ -1,0 +1,140 @@
+"""Groups in queue for whose pods the room is in pieces that are too small keep nobody out who could use these."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from kbatch.api.objects import Pod
+from kbatch.engine.admission import in_vain
+from kbatch.model.events import Delete, Upsert
+from tests.unit.engine.worlds import (
+    EVERYTHING,
+    Simulation,
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    priority_class,
+    queue,
+    world,
+)
+
+NO_VICTIMS = policy(EVERYTHING.replace("reclaim, ", "").replace(", preempt", ""))
+
+
+def one(name: str, cpu: str, *, at: int = 0, on: str = "", **spec: Any) -> list[Any]:
+    """A group of one pod."""
+    return [group(name, at=at, **spec), pod(f"{name}-0", cpu, of=name, at=at, on=on)]
+
+
+def in_pieces(*more: Any) -> Simulation:
+    """What becomes of these where four nodes of 8 CPUs have 4 each that are free, once nothing happens any more."""
+    nodes = [[node(f"n{at}", "8"), *one(f"r{at}", "4", on=f"n{at}")] for at in range(4)]
+    sim = Simulation(world(queue(), priority_class("high", 10), *nodes, *more), NO_VICTIMS)
+    sim.settle()
+    return sim
+
+
+def come(sim: Simulation, *objects: Any) -> None:
+    for obj in objects:
+        sim.model.apply(Upsert(obj))
+    sim.tick()
+    sim.settle()
+
+
+def test_small_pods_start_on_the_pieces() -> None:
+    """Two large ones were let in for the 16 CPUs that are free, and start on no node."""
+    sim = in_pieces(*one("large", "7"), *one("other", "7", at=1))
+    come(sim, *one("small", "2", at=2))
+    assert "small-0" in sim.running()
+    assert sim.last.reason("large") == "NotEnoughResources"
+
+
+def test_a_gang_whose_pods_find_too_few_nodes_keeps_nobody_out() -> None:
+    sim = in_pieces(group("gang", 5), *members("gang", 5, "3"))
+    come(sim, *one("small", "2", at=2))
+    assert "small-0" in sim.running()
+
+
+def test_the_next_that_asks_for_the_same_does_not_come_in_queue() -> None:
+    """Its pods, were they still to be made, would wait beside those of the first."""
+    sim = in_pieces(*one("large", "7"))
+    come(sim, *one("next", "7", at=1), *one("small", "2", at=2))
+    found = sim.last.verdicts["ns/next"]
+    assert not found.enqueued
+    assert found.reason is not None
+    assert found.reason.message == (
+        "waits in Queue default: too few nodes have enough room for its pods, and a group in queue that asks for the "
+        "same comes first; it continues when that has started"
+    )
+    for old in ("r0-0", "r1-0", "r2-0"):
+        sim.model.apply(Delete(Pod, "ns", old))
+    sim.tick()
+    sim.settle()
+    assert {"large-0", "next-0"} <= set(sim.running())
+
+
+@pytest.mark.parametrize(("more", "enqueued"), [({}, False), ({"priority_class_name": "high"}, True)])
+def test_who_matters_more_comes_in_queue(more: dict[str, Any], enqueued: bool) -> None:
+    sim = in_pieces(*one("large", "7"))
+    come(sim, group("next", at=1, **more), pod("next-0", "7", of="next", at=1, priority=10 if more else 0))
+    assert sim.last.verdicts["ns/next"].enqueued is enqueued
+
+
+def test_who_has_waited_for_so_long_that_room_gathers_keeps_it() -> None:
+    """Else others would come in queue for room that `allocate` keeps from them."""
+    sim = in_pieces(*one("large", "7", schedule_timeout_seconds=10_000))
+    sim.now = 700
+    sim.settle()
+    come(
+        sim,
+        *one("wide", "4", at=700),
+        *one("second", "4", at=701),
+        *one("third", "4", at=702),
+        *one("last", "4", at=703),
+    )
+    assert "last-0" not in sim.running()
+    assert not sim.last.verdicts["ns/last"].enqueued
+
+
+def test_a_gang_that_has_lost_a_pod_keeps_the_room_for_it() -> None:
+    """Pods for its place are there, more than its minimum; those that stand on the nodes count."""
+    sim = in_pieces(group("gang", 3), *members("gang", 3, "4"))
+    sim.model.apply(Delete(Pod, "ns", "gang-0"))
+    come(sim, *[pod(f"more-{at}", "6", of="gang", at=1) for at in range(3)], *one("small", "3", at=2))
+    assert not sim.last.verdicts["ns/small"].enqueued
+
+
+def test_one_hole_is_kept_for_one_group() -> None:
+    """A node has room for `large` or `other`; of the room of the others neither has any use."""
+    nodes = [[node(f"m{at}", "8"), *one(f"s{at}", "4", on=f"m{at}")] for at in range(2)]
+    sim = in_pieces(*nodes, *one("large", "7"), *one("other", "7", at=1), *one("more", "7", at=2))
+    sim.model.apply(Delete(Pod, "ns", "r0-0"))
+    smalls = [one(f"small{at}", "4", at=3 + at) for at in range(5)]
+    for obj in [each for small in smalls for each in small]:
+        sim.model.apply(Upsert(obj))
+    sim.cycle()
+    assert {"large-0", *(f"small{at}-0" for at in range(5))} <= set(sim.running())
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_who_fits_no_cluster_keeps_nobody_out_however_many_kinds_there_are(rests: bool) -> None:
+    sim = in_pieces(*one("large", "7"))
+    for at in range(4):
+        sim.model.apply(Upsert(node(f"n{at}", "6")))
+    if rests:
+        sim.cycle()
+    with patch.object(in_vain, "_KINDS", 0):
+        come(sim, *[each for at in range(4) for each in one(f"small{at}", "2", at=2)])
+    assert len(sim.running("small")) == 4
+
+
+def test_of_too_many_kinds_some_keep_others_out() -> None:
+    with patch.object(in_vain, "_KINDS", 1):
+        sim = in_pieces(*one("large", "7"), *one("other", "6", at=1))
+        come(sim, *one("small", "4", at=2), *one("second", "4", at=3), *one("third", "4", at=4))
+        assert "third-0" not in sim.running()
