@@ -126,7 +126,8 @@ def test_who_fits_no_cluster_keeps_nobody_out_however_many_kinds_there_are(rests
     sim = in_pieces(*one("large", "7"))
     for at in range(4):
         sim.model.apply(Upsert(node(f"n{at}", "6")))
-    if rests:
+    for at in range(3 if rests else 0):  # things happen, though not to it
+        sim.model.apply(Upsert(node("other", "1", unschedulable=True, labels={"at": str(at)})))
         sim.cycle()
     with patch.object(in_vain, "_KINDS", 0):
         come(sim, *[each for at in range(4) for each in one(f"small{at}", "2", at=2)])
