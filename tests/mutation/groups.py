@@ -159,7 +159,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "room-in-pieces-is-kept", _IN_VAIN,
-        "        if self._finds_room(job):\n            self.counts(job)\n            return False\n        mark",
+        "        if self._finds_room(job):\n            self._count(job)\n            return False\n        mark",
         "        return False\n        mark",
         "room that is too small for who waits in queue is kept from who could use it",
     ),

@@ -424,7 +424,7 @@ class _Admission:
         job.in_queue = True
         self.session.came_in(job, joins=joins)
         self._in_queue.promise(job, kept)
-        self.sums.in_vain.counts(job)
+        self.sums.in_vain.comes_in(job)
         self.session.plugins.charge(job)
 
     def _stays_out(self, entry: Entry, fresh: JobState | None) -> bool:

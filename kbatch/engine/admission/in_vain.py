@@ -48,7 +48,7 @@ class InVain:
         if self._none or job.bound or job.nominated or len(job.job.waiting) < job.minimum or not job.missing():
             return False
         if self._finds_room(job):
-            self.counts(job)
+            self._count(job)
             return False
         mark = self._mark(job)
         known = self._priorities.get(mark)
@@ -64,10 +64,15 @@ class InVain:
         priority = self._priorities.get(self._mark(job))
         return priority is not None and priority >= job.priority
 
-    def counts(self, job: JobState) -> None:
+    def comes_in(self, job: JobState) -> None:
+        """A group is in queue from now on; those that were before have all been asked (`waits`)."""
+        if self._priorities:
+            self._count(job)
+
+    def _count(self, job: JobState) -> None:
         """The room of its pods is taken, where they are all alike, for whoever asks next."""
         kinds = counts_of(job)
-        if len(kinds) == 1 and not self._none:
+        if len(kinds) == 1:
             kind = self._kind(kinds[0][0])
             self._pods[kind] = self._pods.get(kind, 0) + job.missing()
 
