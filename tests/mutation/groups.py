@@ -148,19 +148,18 @@ MUTANTS: Final = (
     ),
     Mutant(
         "hopeless-groups-keep-room", _IN_QUEUE,
-        "idle = self._context.feasibility.hopeless(job) or (", "idle = (",
+        "return self._context.feasibility.hopeless(job) or (", "return (",
         "room is kept for who fits no cluster",
     ),
     Mutant(
         "hopeless-groups-keep-room-at-rest", _IN_QUEUE,
-        "elif keeps and not attempt(session, job, partial(self._context.feasibility.hopeless, job), False):",
-        "elif keeps:",
+        "elif not attempt(session, job, partial(self._keeps_idle, job, aged=aged), False):", "else:",
         "room is kept for who fits no cluster, while nothing changes of it",
     ),
     Mutant(
         "room-in-pieces-is-kept", _IN_VAIN,
-        "        if self._finds_room(job):\n            self._count(job)\n            return False\n        mark",
-        "        return False\n        mark",
+        "        if self._finds_room(job):\n            self._count(job)\n            return False\n        if",
+        "        return False\n        if",
         "room that is too small for who waits in queue is kept from who could use it",
     ),
     Mutant(
@@ -170,12 +169,28 @@ MUTANTS: Final = (
     ),
     Mutant(
         "behind-its-like", _IN_VAIN,
-        "return priority is not None and priority >= job.priority", "return False",
+        "return priority is not None and priority >= job.priority and", "return False and",
         "one more group after the other comes in queue for room that is on no node",
     ),
     Mutant(
+        "behind-other-pods", _IN_VAIN,
+        "self._feasibility.mark(job)\n", "None\n",
+        "a group that preempt or reclaim would help waits behind one of its queue that they cannot help",
+    ),
+    Mutant(
+        "gated-in-vain", _IN_VAIN,
+        "len(next_tasks(job, unplaced(job))) < job.missing():", "False:",
+        "groups wait in front of an empty cluster behind one whose pods are gated",
+    ),
+    Mutant(
+        "behind-before-back", "kbatch/engine/actions/enqueue.py",
+        "return not self._stays_out(entry, comer.fresh) and self.sums.in_vain.first(job)",
+        "return self.sums.in_vain.first(job)",
+        "what a group is told that was sent back depends on what is remembered of it",
+    ),
+    Mutant(
         "behind-the-weaker", _IN_VAIN,
-        "return priority is not None and priority >= job.priority", "return priority is not None",
+        "return priority is not None and priority >= job.priority and", "return priority is not None and",
         "who matters more waits for a weaker group in queue that asks for the same in vain",
     ),
     Mutant(

@@ -417,7 +417,9 @@ class _Admission:
 
     def _comes_later(self, comer: Comer, entry: Entry, job: JobState) -> bool:
         """Whether the sums let a group in that waits all the same: beside those in queue, or behind one of them."""
-        return self.sums.short(job, entry.least) is not None if comer.again else self.sums.in_vain.first(job)
+        if comer.again:
+            return self.sums.short(job, entry.least) is not None
+        return not self._stays_out(entry, comer.fresh) and self.sums.in_vain.first(job)
 
     def _come_in(self, job: JobState, kept: Resources, *, joins: bool = False) -> None:
         """The group is in queue from now on. `joins`: nobody has looked at it in this cycle."""

@@ -56,10 +56,9 @@ class InQueue:
             return False
         aged = self.spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
         self.spare -= int(aged)
-        keeps = not attempt(session, job, partial(self._sums.in_vain.waits, job), False) or aged
         if self._turns > 0:
             self._turns -= 1
-        elif keeps and not attempt(session, job, partial(self._context.feasibility.hopeless, job), False):
+        elif not attempt(session, job, partial(self._keeps_idle, job, aged=aged), False):
             self._sums.promise(job, rest.kept)
             session.plugins.promise(job, rest.kept)
         return True
@@ -80,9 +79,13 @@ class InQueue:
             self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill
         aged = self.spare > 0 and self._ages_in_queue(job)
         self.spare -= int(aged)
-        idle = self._context.feasibility.hopeless(job) or (self._sums.in_vain.waits(job) and not aged)
+        idle = self._keeps_idle(job, aged=aged)
         if wanted is not None and not (there or idle or self._context.ledger.expired(job)):
             self.promise(job, wanted.kept)
+
+    def _keeps_idle(self, job: JobState, *, aged: bool) -> bool:
+        """Whether room that was promised to the group would stand idle."""
+        return self._context.feasibility.hopeless(job) or (self._sums.in_vain.waits(job) and not aged)
 
     def promise(self, job: JobState, kept: Resources) -> None:
         """Keep from others what a group in queue has coming, of room and of quotas."""

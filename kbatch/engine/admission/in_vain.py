@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
+from kbatch.engine.context import CycleContext
 from kbatch.engine.placement.enough import could_fit
-from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.kinds import counts_of
-from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.model.tasks import TaskClass
 
 _KINDS: Final = 100
@@ -32,10 +32,10 @@ class InVain:
     Where starts are planned there are none: there so many groups wait for their turn and keep nobody out (`InQueue`).
     """
 
-    def __init__(self, rankings: NodeRankings, feasibility: Feasibility, *, any_planned: bool) -> None:
-        self._none = any_planned
-        self._rankings = rankings
-        self._feasibility = feasibility
+    def __init__(self, context: CycleContext) -> None:
+        self._none = context.planned is not None
+        self._rankings = context.rankings
+        self._feasibility = context.feasibility
         self._priorities: dict[Hashable, int] = {}
         """By queue and what such groups ask for the highest priority of these groups."""
         self._pods: dict[Hashable, int] = {}
@@ -50,6 +50,8 @@ class InVain:
         if self._finds_room(job):
             self._count(job)
             return False
+        if len(next_tasks(job, unplaced(job))) < job.missing():
+            return False  # pods are lacking of some role, or wait behind gates: it is not room that it waits for
         mark = self._mark(job)
         known = self._priorities.get(mark)
         if known is None and len(self._priorities) == _KINDS:
@@ -59,10 +61,8 @@ class InVain:
 
     def first(self, job: JobState) -> bool:
         """Whether one of them comes before a group that asks for the same, and could get no more than it."""
-        if not self._priorities or self._finds_room(job):
-            return False
-        priority = self._priorities.get(self._mark(job))
-        return priority is not None and priority >= job.priority
+        priority = self._priorities.get(self._mark(job)) if self._priorities else None
+        return priority is not None and priority >= job.priority and not self._finds_room(job)
 
     def comes_in(self, job: JobState) -> None:
         """A group is in queue from now on; those that were before have all been asked (`waits`)."""
@@ -90,6 +90,10 @@ class InVain:
         return cls.needs, id(self._rankings.allowed(cls))
 
     def _mark(self, job: JobState) -> Hashable:
-        """What decides, besides the priority, what room the group finds and whose it may be given."""
-        lasts = job.ends, any(task.never_preempts for task in job.waiting)
-        return job.queue, job.minimum, lasts, self._feasibility.kind_of(job)
+        """What decides what room the group finds and whose it may be given, its priority aside: all that its pods ask
+        for, of nodes and of other pods, and not their number and size alone.
+        """
+        model = job.job
+        lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
+        wishes = job.strict, model.wants_whole_nodes, model.proven, lifetime
+        return job.queue, wishes, any(task.never_preempts for task in job.waiting), self._feasibility.mark(job)

@@ -39,7 +39,7 @@ class Sums:
         self.promised: Resources = {}
         self.by_queue: dict[str, Resources] = {}
         self.confined = Confined(session, context.feasibility)
-        self.in_vain = InVain(context.rankings, context.feasibility, any_planned=context.planned is not None)
+        self.in_vain = InVain(context)
         self.quotas = Quotas(session)
         self.weaker = Weaker(session, context.backlog.levels)
         self.reclaims = session.policy.has("reclaim")

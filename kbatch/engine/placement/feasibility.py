@@ -227,15 +227,6 @@ class Feasibility:
             found = self._unions[key] = np.logical_or.reduce([*masks.values()])
         return found
 
-    def kind_of(self, job: JobState) -> Hashable:
-        """What its pods ask for, and the nodes that they may use at all: where this is equal for two groups, the nodes
-        have room for as many pods of the one as of the other.
-        """
-        counts, _ = self._needs(job)
-        return frozenset(
-            [(cls.needs, id(self._rankings.allowed(cls)), role, count) for (cls, role), count in counts.items()]
-        )
-
     def mark(self, job: JobState) -> object:
         """What the answers about a group depend on, but for the nodes."""
         return self._needs(job)[1]

@@ -6,10 +6,12 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
-from kbatch.api.objects import Pod
+from kbatch.api.objects import Condition, ContainerPort, Pod, PodGroup, PodGroupStatus, SchedulingGate
 from kbatch.engine.admission import in_vain
 from kbatch.model.events import Delete, Upsert
+from tests.unit.engine.test_enqueue import held_job
 from tests.unit.engine.worlds import (
     EVERYTHING,
     Simulation,
@@ -20,6 +22,8 @@ from tests.unit.engine.worlds import (
     policy,
     priority_class,
     queue,
+    run,
+    stamp,
     world,
 )
 
@@ -37,6 +41,19 @@ def in_pieces(*more: Any) -> Simulation:
     sim = Simulation(world(queue(), priority_class("high", 10), *nodes, *more), NO_VICTIMS)
     sim.settle()
     return sim
+
+
+def with_port(found: Pod) -> Pod:
+    """The pod, with a port of its node."""
+    port = ContainerPort(container_port=80, host_port=80)
+    found.spec.containers = tuple(replace(each, ports=(port,)) for each in found.spec.containers)
+    return found
+
+
+def in_queue(found: PodGroup) -> PodGroup:
+    """The group, in queue."""
+    since = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
+    return replace(found, status=PodGroupStatus(conditions=since))
 
 
 def come(sim: Simulation, *objects: Any) -> None:
@@ -81,7 +98,7 @@ def test_the_next_that_asks_for_the_same_does_not_come_in_queue() -> None:
 @pytest.mark.parametrize(("more", "enqueued"), [({}, False), ({"priority_class_name": "high"}, True)])
 def test_who_matters_more_comes_in_queue(more: dict[str, Any], enqueued: bool) -> None:
     sim = in_pieces(*one("large", "7"))
-    come(sim, group("next", at=1, **more), pod("next-0", "7", of="next", at=1, priority=10 if more else 0))
+    come(sim, group("next", at=1, **more), pod("next-0", "7", of="next", at=1, priority=10 if more else None))
     assert sim.last.verdicts["ns/next"].enqueued is enqueued
 
 
@@ -139,3 +156,56 @@ def test_of_too_many_kinds_some_keep_others_out() -> None:
         sim = in_pieces(*one("large", "7"), *one("other", "6", at=1))
         come(sim, *one("small", "4", at=2), *one("second", "4", at=3), *one("third", "4", at=4))
         assert "third-0" not in sim.running()
+
+
+def test_who_asks_for_the_same_but_for_a_port_is_behind_nobody() -> None:
+    """Important pods hold the port on both nodes; `low` may go for a pod that does not ask for it."""
+    nodes = [
+        [
+            node(f"n{at}", "8"),
+            *one(f"top{at}", "1", on=f"n{at}", disruption="Never"),
+            *one(f"low{at}", "4", on=f"n{at}"),
+        ]
+        for at in range(2)
+    ]
+    sim = Simulation(world(queue(), priority_class("high", 10), *nodes), policy(EVERYTHING))
+    for at in range(2):
+        held = pod(f"top{at}-0", "1", of=f"top{at}", on=f"n{at}")
+        sim.model.apply(Upsert(with_port(held)))
+    high: dict[str, Any] = {"priority_class_name": "high"}
+    come(sim, group("port", **high), with_port(pod("port-0", "7", of="port", priority=10)))
+    come(sim, group("plain", at=1, **high), pod("plain-0", "7", of="plain", at=1, priority=10))
+    sim.run(3)
+    assert "plain-0" in sim.running()
+
+
+def test_who_waits_behind_gates_does_not_wait_for_room() -> None:
+    gated = pod("gated-0", "4", of="gated", scheduling_gates=(SchedulingGate(name="example.com/licence"),))
+    sim = in_pieces(in_queue(group("gated", schedule_timeout_seconds=1000)), gated)
+    come(sim, group("next", at=1), held_job("job", 1, "4", "next"))
+    assert sim.last.verdicts["ns/next"].enqueued
+
+
+def test_who_lacks_a_pod_of_a_role_does_not_wait_for_room() -> None:
+    roles = [
+        pod("gang-m", "2", of="gang", role="m"),
+        *(pod(f"gang-w{at}", "2", of="gang", role="w") for at in range(3)),
+    ]
+    lacking = in_queue(group("gang", 4, roles={"m": 2, "w": 2}, schedule_timeout_seconds=1000))
+    sim = in_pieces(lacking, *roles, *one("wide", "7"))
+    with patch.object(in_vain.InVain, "_finds_room", return_value=False):
+        come(sim, *one("small", "1", at=1))
+        come(sim, *one("last", "10", at=2))
+    assert not sim.last.verdicts["ns/last"].enqueued  # 16 CPUs are free; the gang's 8 are kept for it
+
+
+def test_who_was_sent_back_is_told_that_and_not_behind_whom_it_is() -> None:
+    sim = in_pieces(*one("back", "7", schedule_timeout_seconds=30))
+    sim.now = 30
+    sim.settle()
+    come(sim, *one("large", "7", at=31))
+    fresh = run(sim.model, sim.policy, now=sim.now, state=sim.state)
+    for found in (sim.last, fresh):
+        reason = found.verdicts["ns/back"].reason
+        assert reason is not None
+        assert "was sent back" in reason.message
