@@ -252,7 +252,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reclaim-from-nobody", f"{_ACTIONS}/reclaim.py",
-        "if aside.decided and not aside.any_gives():", "if aside.decided and not job:",
+        "if aside.decisions > decisions and not aside.any_gives():", "if aside.decisions > decisions and not job:",
         "who waits while nobody has more than its share is told of its queue's share and not of the room",
     ),
     Mutant(

@@ -187,6 +187,10 @@ class TopologyUnsatisfied(Reason):
         return f"{fit}{where}{always}; raise topology.maxHops, set its mode to Preferred, {other}"
 
 
+def _behind(groups: int) -> str:
+    return f" behind {count(groups, 'group')}" if groups else ""
+
+
 @dataclass(frozen=True, slots=True)
 class WaitingInQueue(Reason):
     """Pending: its minResources are not to be had yet, in `resource`; `ahead` groups of its queue come before it.
@@ -208,11 +212,10 @@ class WaitingInQueue(Reason):
 
     @property
     def message(self) -> str:
-        behind = f" behind {count(self.ahead, 'group')}" if self.ahead else ""
         where = f" on the {count(self.nodes, 'node')} that its pods may use" if self.nodes is not None else ""
         reserved = f" ({amount(self.resource, self.reserved)} is reserved for groups that are in queue)"
         return (
-            f"waits in Queue {self.queue}{behind}: asks for {amount(self.resource, self.asked)}, "
+            f"waits in Queue {self.queue}{_behind(self.ahead)}: asks for {amount(self.resource, self.asked)}, "
             f"{amount(self.resource, max(0, self.available))} is available{where}{reserved if self.reserved else ''}; "
             f"it continues when another {amount(self.resource, max(0, self.asked - self.available))} is free"
         )
@@ -232,10 +235,9 @@ class RoomInPieces(Reason):
 
     @property
     def message(self) -> str:
-        behind = f" behind {count(self.ahead, 'group')}" if self.ahead else ""
         return (
-            f"waits in Queue {self.queue}{behind}: too few nodes have enough room for its pods, and a group in queue "
-            f"that asks for the same comes first; it continues when that has started"
+            f"waits in Queue {self.queue}{_behind(self.ahead)}: too few nodes have enough room for its pods, and a "
+            f"group in queue that asks for the same comes first; it continues when that has started"
         )
 
 

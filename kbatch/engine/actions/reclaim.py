@@ -45,7 +45,7 @@ from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.timeline import Release
 from kbatch.engine.state.wanted import Wanted
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources
+from kbatch.resources import Resources, add_to, scale
 
 _EVICTOR: Final = Evictor("reclaim", "reclaimable")
 
@@ -80,6 +80,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         aged = yield from keep_start_of_the_aged(planned, context.feasibility, context.ledger)
     if aged is not None:
         aside.keep(aged, first=False)
+    decisions = 0
     while heap:
         _, name = heap[0]
         line = lines[name]
@@ -95,8 +96,9 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             if moved:
                 if not job.idle:
                     line.stand(job)
-                if aside.decided and not aside.any_gives():
+                if aside.decisions > decisions and not aside.any_gives():
                     break  # whoever comes now finds what allocate would find
+                decisions = aside.decisions
             elif tells_of_others(context, job, before):
                 yield from pass_alike(context, line, job, refusals)
         if not job.possible:
@@ -123,12 +125,10 @@ class _Aside:
         self.kept_out: set[str] = set()
         """The keys of jobs that others were promised the room of: allocate plans no start for them."""
         self._count = 0
-        """So many times room was set aside: when `session.commits` has grown by more, something was decided."""
+        """So many times room was set aside; `session.commits` has grown by as many."""
         self._statements: list[tuple[Statement, bool]] = []
         self._of: dict[str, Resources] = {}
         """By queue the sum of what is set aside for its jobs."""
-        self._commits = self._since
-        """`session.commits` when it was last asked whether anything was decided."""
         self._ends: dict[Statement, list[Release]] = {}
         """Where starts are planned, when those end that start at once: what they take may be there again by then."""
 
@@ -137,10 +137,9 @@ class _Aside:
         return any(each.job is job for each, _ in self._statements)
 
     @property
-    def decided(self) -> bool:
-        """Whether anything was decided since this was last asked, besides what was set aside."""
-        before, self._commits = self._commits, self._session.commits - self._count
-        return before != self._commits
+    def decisions(self) -> int:
+        """How many statements the action has committed. What is set aside counts for none."""
+        return self._session.commits - self._since - self._count
 
     def gives(self, queue: QueueState, dimensions: Collection[str]) -> bool:
         """Whether the queue holds more than it deserves in one of these dimensions, and may be asked for it. What is
@@ -170,10 +169,9 @@ class _Aside:
         self._session.room_set_aside()
 
     def _count_in(self, statement: Statement, sign: int) -> None:
-        of = self._of.setdefault(statement.job.queue, {})
+        aside = self._of.setdefault(statement.job.queue, {})
         for _, task, *_ in statement.recorded():
-            for name, amount in task.cls.request.items():
-                of[name] = of.get(name, 0) + sign * amount
+            add_to(aside, scale(task.cls.request, sign))
 
     def _roll_back(self, statement: Statement) -> None:
         self._count_in(statement, -1)
@@ -195,7 +193,7 @@ class _Aside:
         `kept`: room was kept for an aged group meanwhile. What was found beside it need not be found again.
         """
         context, session = self._context, self._session
-        unchanged = session.commits == self._since + self._count and not session.errors
+        unchanged = not (self.decisions or session.errors)
         found = [(each.job, each.recorded(), first) for each, first in self._statements] if unchanged else []
         for statement, _ in reversed(self._statements):
             self._roll_back(statement)

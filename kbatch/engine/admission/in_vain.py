@@ -53,10 +53,9 @@ class InVain:
         if len(next_tasks(job, unplaced(job))) < job.missing():
             return False  # pods are lacking of some role, or wait behind gates: it is not room that it waits for
         mark = self._mark(job)
-        known = self._priorities.get(mark)
-        if known is None and len(self._priorities) == _KINDS:
+        if mark not in self._priorities and len(self._priorities) == _KINDS:
             return False
-        self._priorities[mark] = job.priority if known is None else max(known, job.priority)
+        self._priorities[mark] = max(job.priority, self._priorities.get(mark, job.priority))
         return True
 
     def first(self, job: JobState) -> bool:
@@ -78,13 +77,13 @@ class InVain:
 
     def _finds_room(self, job: JobState) -> bool:
         """Whether there may be room for what its minimum lacks, beside those that were counted."""
+        if not could_fit(self._rankings, job):
+            return False
         kinds = counts_of(job)
         if len(kinds) != 1:
-            return could_fit(self._rankings, job)
-        cls, _, _ = kinds[0]
-        return could_fit(self._rankings, job) and (
-            self._pods.get(self._kind(cls), 0) + job.missing() <= self._rankings.most(cls)
-        )
+            return True
+        cls = kinds[0][0]
+        return self._pods.get(self._kind(cls), 0) + job.missing() <= self._rankings.most(cls)
 
     def _kind(self, cls: TaskClass) -> Hashable:
         return cls.needs, id(self._rankings.allowed(cls))

@@ -21,9 +21,9 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.kinds import counts_of, hardest_first, kinds_of, wanted_of
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index
 from kbatch.model.nodes import Column
-from kbatch.model.tasks import TaskClass
 
 _WIDTH: Final = 8
 """Nodes of a kind that are tried at most in one place of the search."""
@@ -37,7 +37,7 @@ def arranging(rankings: NodeRankings, statement: Statement, when: When, mark: in
 
     Returns whether there is one, and the minimum complete with it; else the statement is left as it was.
     """
-    if _in_order(rankings, counts_of(statement.job)) and len(statement) == mark:
+    if _in_order(rankings, statement.job) and len(statement) == mark:
         return False
     steps = statement.recorded()[mark:]
     statement.rollback(mark)
@@ -58,15 +58,16 @@ def account_for(rankings: NodeRankings, statement: Statement, moments: Sequence[
     """Count the searches that would be made for an empty statement, were it not known that they fail: who is searched
     for must not depend on what is known.
     """
-    if rankings.searches <= 0 or _in_order(rankings, counts_of(statement.job)):
+    if rankings.searches <= 0 or _in_order(rankings, statement.job):
         return
     for when in moments:
         if rankings.searches > 0 and _Search(rankings, statement, when).hopeful():
             rankings.searches -= 1
 
 
-def _in_order(rankings: NodeRankings, counts: Sequence[tuple[TaskClass, str, int]]) -> bool:
-    """Whether placing one by one holds as many as any arrangement does."""
+def _in_order(rankings: NodeRankings, job: JobState) -> bool:
+    """Whether placing one by one holds as many of the job's tasks as any arrangement does."""
+    counts = counts_of(job)
     return not counts or (len(counts) == 1 and rankings.one_by_one(counts[0][0]))
 
 
@@ -90,7 +91,7 @@ class _Search:
 
     def hopeful(self) -> bool:
         """Whether another arrangement might do where placing one by one did not."""
-        return not _in_order(self._rankings, counts_of(self._job)) and self._possible()
+        return not _in_order(self._rankings, self._job) and self._possible()
 
     def _possible(self) -> bool:
         """Whether what is wanted would find room were each kind alone with what is placed; true where in doubt."""

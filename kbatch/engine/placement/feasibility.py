@@ -17,7 +17,7 @@ from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.gang import placing, why_apart
-from kbatch.engine.placement.kinds import easiest_first, kinds_of
+from kbatch.engine.placement.kinds import counted, easiest_first, kinds_of
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.placement.shortage import shortage, shortage_of
 from kbatch.engine.session.session import Session
@@ -214,12 +214,10 @@ class Feasibility:
         of which nothing is known. Those who may use the same are given the same array, mostly.
         """
         counts, _ = self._needs(job)
-        least = job.minimum - job.job.succeeded
-        if len(counts) == 1:  # nearly always
-            for (cls, _), count in counts.items():
-                return self._rankings.allowed(cls) if count >= least else None
-        if not counts or sum(counts.values()) < least:
+        if not counts or sum(counts.values()) < job.minimum - job.job.succeeded:
             return None
+        if len(counts) == 1:  # nearly always
+            return self._rankings.allowed(next(iter(counts))[0])
         masks = {id(mask): mask for mask in [self._rankings.allowed(cls) for cls, _ in counts]}
         key = tuple(sorted(masks))
         found = self._unions.get(key)
@@ -315,13 +313,9 @@ class Feasibility:
 
     def _count(self, job: JobState) -> _Counts:
         """Its pods that have not ended, and those to come that its minimum could take, by class and role."""
-        counts: _Counts = {}
-        pairs = [(task.cls, task.role) for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
-        if pairs and pairs.count(pairs[0]) == len(pairs):  # nearly always: they are alike
-            counts[pairs[0]] = len(pairs)
-        else:
-            for pair in pairs:
-                counts[pair] = counts.get(pair, 0) + 1
+        counts = counted(
+            [(task.cls, task.role) for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
+        )
         for pods in self._coming(job):
             pair = pods.template.task_class(self._session.model.classes, job.job.namespace), pods.template.role
             counts[pair] = counts.get(pair, 0) + pods.count

@@ -55,13 +55,19 @@ def counts_of(job: JobState) -> Sequence[tuple[TaskClass, str, int]]:
 
 
 def _counts_of(job: JobState) -> list[tuple[TaskClass, str, int]]:
-    pairs = [(task.cls, task.role) for task in unplaced(job)]
+    return [
+        (cls, role, count) for (cls, role), count in counted([(task.cls, task.role) for task in unplaced(job)]).items()
+    ]
+
+
+def counted(pairs: Sequence[tuple[TaskClass, str]]) -> dict[tuple[TaskClass, str], int]:
+    """How many tasks are of each class and role, in the order of the first of each; `pairs`: those of each task."""
     if pairs and pairs.count(pairs[0]) == len(pairs):  # nearly always: they are alike
-        return [(*pairs[0], len(pairs))]
-    alike: dict[tuple[TaskClass, str], int] = {}
+        return {pairs[0]: len(pairs)}
+    found: dict[tuple[TaskClass, str], int] = {}
     for pair in pairs:
-        alike[pair] = alike.get(pair, 0) + 1
-    return [(cls, role, count) for (cls, role), count in alike.items()]
+        found[pair] = found.get(pair, 0) + 1
+    return found
 
 
 def hardest_first(rankings: NodeRankings, statement: Statement, kinds: Sequence[Kind]) -> list[Kind]:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from kbatch.api.objects import Condition, Pod, PodGroup, PodGroupStatus, SchedulingGate, Taint, Toleration
+from kbatch.api.objects import Pod, SchedulingGate, Taint, Toleration
 from kbatch.api.reasons import WaitingInQueue
 from kbatch.model.events import Delete
-from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, priority_class, queue, run, stamp, world
+from tests.unit.engine.worlds import (
+    EVERYTHING,
+    group,
+    in_queue,
+    node,
+    pod,
+    policy,
+    priority_class,
+    queue,
+    run,
+    world,
+)
 
 ALL = policy(EVERYTHING)
 TAINT = Taint(key="gpu", value="x", effect="NoSchedule")
@@ -21,12 +31,6 @@ def cpu_groups(count: int) -> list[Any]:
     """Groups of one pod that stay away from the tainted node."""
     groups = [group(f"c{at}", 1, at=at) for at in range(count)]
     return [*groups, *(pod(f"c{at}-0", "2", of=f"c{at}", at=at) for at in range(count))]
-
-
-def in_queue(found: PodGroup) -> PodGroup:
-    """The group, in queue."""
-    since = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
-    return replace(found, status=PodGroupStatus(conditions=since))
 
 
 def gpu_group(at: int = 50) -> list[Any]:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from kbatch.api.objects import Condition, ContainerPort, Pod, PodGroup, PodGroupStatus, SchedulingGate
+from kbatch.api.objects import ContainerPort, Pod, SchedulingGate
 from kbatch.engine.admission import in_vain
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.test_enqueue import held_job
@@ -16,6 +16,7 @@ from tests.unit.engine.worlds import (
     EVERYTHING,
     Simulation,
     group,
+    in_queue,
     members,
     node,
     pod,
@@ -23,7 +24,6 @@ from tests.unit.engine.worlds import (
     priority_class,
     queue,
     run,
-    stamp,
     world,
 )
 
@@ -48,12 +48,6 @@ def with_port(found: Pod) -> Pod:
     port = ContainerPort(container_port=80, host_port=80)
     found.spec.containers = tuple(replace(each, ports=(port,)) for each in found.spec.containers)
     return found
-
-
-def in_queue(found: PodGroup) -> PodGroup:
-    """The group, in queue."""
-    since = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
-    return replace(found, status=PodGroupStatus(conditions=since))
 
 
 def come(sim: Simulation, *objects: Any) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kbatch.api.objects import Condition, Job, JobSpec, JobStatus, Metadata, Pod, PodCondition, PodGroup, PodTemplate
+from kbatch.api.objects import Job, JobSpec, JobStatus, Metadata, Pod, PodCondition, PodGroup, PodTemplate
 from kbatch.model.events import Delete, Upsert
-from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, queue, run, stamp, world
+from tests.unit.engine.worlds import EVERYTHING, group, in_queue, node, pod, policy, queue, run, world
 
 ALL = policy(EVERYTHING)
 
@@ -22,11 +22,6 @@ def job(name: str, mark: str | None, *, suspend: bool = True, ended: bool = Fals
         ),
         status=JobStatus(conditions=(PodCondition(type="Complete", status="True"),) if ended else None),
     )
-
-
-def in_queue(found: PodGroup) -> PodGroup:
-    found.status.conditions = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
-    return found
 
 
 def reserving() -> list[PodGroup]:

@@ -26,6 +26,7 @@ from tests.unit.engine.worlds import (
     EVERYTHING,
     Simulation,
     group,
+    in_queue,
     members,
     node,
     pod,
@@ -45,11 +46,6 @@ CLASSES: list[PriorityClass] = [priority_class("low", 1), priority_class("mid", 
 def dying(name: str, where: str, *, until: int, **more: object) -> Pod:
     found = pod(name, on=where, **more)  # type: ignore[arg-type]
     found.metadata.deletion_timestamp = stamp(until)
-    return found
-
-
-def enqueued(found: PodGroup) -> PodGroup:
-    found.status.conditions = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
     return found
 
 
@@ -90,7 +86,7 @@ def test_a_gang_that_stays_in_part_is_taken_back() -> None:
 
 def test_nothing_of_a_gang_in_part_is_taken_back_while_a_bind_of_it_is_under_way() -> None:
     """It would be bound afterwards all the same, and the gang be there in part again."""
-    model = world(queue(), node("n1", "2"), enqueued(group("g", 3)), pod("g-0", of="g", on="n1"))
+    model = world(queue(), node("n1", "2"), in_queue(group("g", 3)), pod("g-0", of="g", on="n1"))
     for name in ("g-1", "g-2"):
         model.apply(Upsert(pod(name, of="g")))
     model.assume("ns/g-1", "u-g-1", "n1")
@@ -105,7 +101,7 @@ def test_nothing_of_a_gang_in_part_is_taken_back_while_a_bind_of_it_is_under_way
 
 def test_a_gang_in_part_is_not_late_while_its_other_binds_are_under_way() -> None:
     """However long ago its pods were made. It came in queue once, and nothing is counted against it."""
-    model = world(queue(), node("n1", "2"), enqueued(group("g", 3)), members("g", 3))
+    model = world(queue(), node("n1", "2"), in_queue(group("g", 3)), members("g", 3))
     for name in ("g-0", "g-1"):
         model.assume(f"ns/{name}", f"u-{name}", "n1")
     found = run(model, ALL, now=100, state=CycleState(binding=("ns/g",)))
@@ -148,7 +144,7 @@ def test_a_running_gang_that_lost_a_member_is_left_alone() -> None:
 def test_room_that_is_being_cleared_is_nobody_elses() -> None:
     objects = [
         [*CLASSES, queue(), node("n1", "2"), dying("old", "n1", until=30), pod("stays", on="n1")],
-        [enqueued(group("g", priority_class_name="mid")), nominated(pod("g-0", of="g"), "n1"), group("later", at=1)],
+        [in_queue(group("g", priority_class_name="mid")), nominated(pod("g-0", of="g"), "n1"), group("later", at=1)],
         members("later", 1, at=1),
     ]
     found = run(world(*objects), ALL)
@@ -163,8 +159,8 @@ def test_room_that_is_being_cleared_is_nobody_elses() -> None:
 def test_who_lost_the_room_that_was_promised_says_what_it_lacks() -> None:
     objects = [
         [*CLASSES, queue(), node("n1", "2"), dying("old", "n1", until=30), pod("stays", on="n1", priority=200)],
-        [enqueued(group("g", priority_class_name="mid")), nominated(pod("g-0", of="g"), "n1")],
-        [enqueued(group("vip", priority_class_name="high", at=9)), *members("vip", 1)],
+        [in_queue(group("g", priority_class_name="mid")), nominated(pod("g-0", of="g"), "n1")],
+        [in_queue(group("vip", priority_class_name="high", at=9)), *members("vip", 1)],
     ]
     found = run(world(*objects), ALL)
     assert found.nominated == {"vip-0": "n1", "g-0": None}
@@ -172,7 +168,7 @@ def test_who_lost_the_room_that_was_promised_says_what_it_lacks() -> None:
 
 
 def test_a_nomination_moves_to_idle_room() -> None:
-    objects = [queue(), node("n1", "1"), node("n2", "1"), dying("old", "n1", until=30), enqueued(group("g"))]
+    objects = [queue(), node("n1", "1"), node("n2", "1"), dying("old", "n1", until=30), in_queue(group("g"))]
     found = run(world(objects, nominated(pod("g-0", of="g"), "n1")), ALL)
     assert found.binds == {"g-0": "n2"}
 
@@ -182,7 +178,7 @@ def test_a_nomination_ends_with_its_node_or_after_the_grace() -> None:
         queue(),
         node("n1", "1"),
         dying("old", "n1", until=30),
-        enqueued(group("g")),
+        in_queue(group("g")),
         nominated(pod("g-0", of="g"), "n1"),
     ]
     model = world(objects)
@@ -332,6 +328,6 @@ def test_a_gang_whose_nominated_pods_are_more_than_its_minimum_is_bound() -> Non
     sizes = ("1", "2", "3")
     pods = [nominated(pod(f"g-{cpu}", cpu, of="g"), f"n{cpu}") for cpu in sizes]
     found = run(
-        world(queue(), [node(f"n{cpu}", cpu) for cpu in sizes], node("n4", "3"), enqueued(group("g")), pods), ALL
+        world(queue(), [node(f"n{cpu}", cpu) for cpu in sizes], node("n4", "3"), in_queue(group("g")), pods), ALL
     )
     assert found.binds == {f"g-{cpu}": f"n{cpu}" for cpu in sizes}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from kbatch.api.objects import Condition, Pod, PodGroup, SubGroup
+from kbatch.api.objects import Pod, SubGroup
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources
 from kbatch.engine.placement.capacity import Capacity
 from kbatch.engine.plugin import NoArguments, Plugin, Undo
@@ -19,6 +19,7 @@ from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.tasks import Task, TaskClass
 from tests.unit.engine.worlds import (
     group,
+    in_queue,
     members,
     node,
     pod,
@@ -37,11 +38,6 @@ SIZES = (("n1", "3"), ("n2", "1"))
 def dying(name: str, where: str, **more: Any) -> Pod:
     found = pod(name, on=where, **more)
     found.metadata.deletion_timestamp = stamp(100)
-    return found
-
-
-def in_queue(found: PodGroup) -> PodGroup:
-    found.status.conditions = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
     return found
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from kbatch.api.conditions import merge
+from kbatch.api.conditions import ENQUEUED, merge
 from kbatch.api.configuration import parse
 from kbatch.api.objects import (
+    Condition,
     Container,
     Metadata,
     Node,
@@ -96,6 +97,12 @@ def group(name: str, min_member: int = 1, *, at: int = 0, roles: dict[str, int] 
         metadata=Metadata(name=name, namespace="ns", creation_timestamp=stamp(at), generation=1),
         spec=PodGroupSpec(min_member=min_member, sub_groups=subs, **spec),
     )
+
+
+def in_queue(found: PodGroup, at: int = 0) -> PodGroup:
+    """The group, in queue since then."""
+    found.status.conditions = (Condition(type=ENQUEUED, status="True", last_transition_time=stamp(at)),)
+    return found
 
 
 def pod(
