@@ -38,6 +38,7 @@ LEFT_OUT: Final = {
     f"{_ENGINE}/test_clearing.py::test_only_those_go_that_the_spread_asks_for": _COUNTED,
     f"{_ENGINE}/test_clearing.py::test_where_all_together_are_too_few_none_is_tried": _COUNTED,
     f"{_ENGINE}/test_enough.py::test_trials_are_kept_for_as_many_groups_as_may_ask_for_them_again": _CONSTANT,
+    f"{_ENGINE}/test_in_vain.py::test_of_too_many_kinds_some_keep_others_out": _CONSTANT,
     f"{_ENGINE}/test_lone_pods.py::test_each_is_worked_out_once": _COUNTED,
     f"{_ENGINE}/test_memo.py": _COUNTED,
     f"{_ENGINE}/test_reach.py": _COUNTED,

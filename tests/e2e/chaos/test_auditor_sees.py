@@ -77,7 +77,6 @@ def test_each_misdeed_is_seen(field: Field) -> None:
         bind(a, space, "fine", "node-0")
         bind(a, space, "victim-0", "node-0")
         field.patch("/api/v1/nodes/node-7", {"spec": {"unschedulable": True}})
-        closed = time.monotonic()
         assert not auditor.verdict(), "nothing has gone wrong yet"
 
         says = {"status": {"conditions": [_condition("Scheduled", "True"), _condition("Enqueued", "True")]}}
@@ -104,6 +103,8 @@ def test_each_misdeed_is_seen(field: Field) -> None:
             "not the leader", "two leaders", "partial gang", "over allocatable", "closed node", "untrue condition",
             "evicted in vain", "above deserved",
         }  # fmt: skip
+        assert wait_until(lambda: "node-7" in auditor.look().closed_nodes, 5, every=0.05)
+        closed = auditor.look().closed_nodes["node-7"]  # the grace counts from when the auditor has heard of it
         wait_until(lambda: QUICK.race < time.monotonic() - closed, 5, every=0.05)
         bind(b, space, "closed-0", "node-7")
         assert wait_until(lambda: seen() >= expected, 4, every=0.1), expected - seen()
