@@ -199,6 +199,17 @@ MUTANTS: Final = (
         "a gang that has lost pods loses the room for others to groups that come in queue",
     ),
     Mutant(
+        "in-queue-to-preempt-nobody", "kbatch/engine/admission/weaker.py",
+        "if queue is None or giving.never:", "if queue is None:",
+        "pods that preempt nobody are made for what preemption could free",
+    ),
+    Mutant(
+        "in-queue-to-reclaim-nothing", "kbatch/engine/admission/sums.py",
+        "_NOTHING if entry.giving.never else self.weaker.reclaimable(queue.name)",
+        "self.weaker.reclaimable(queue.name)",
+        "pods that preempt nobody are made for what other queues could give up",
+    ),
+    Mutant(
         "gathers-for-nobody", _IN_QUEUE,
         "(self._sums.in_vain.waits(job) and not aged)", "self._sums.in_vain.waits(job)",
         "others come in queue for room that gathers for a group",

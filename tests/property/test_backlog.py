@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import Turn
 from kbatch.model.events import Upsert
 from tests.property.test_engine import POLICIES, Remembering, World, relaxed, worlds
+from tests.unit.engine.test_never_preempts import full, of_pods
+from tests.unit.engine.worlds import EVERYTHING, policy
 
 _STANDINGS, _OF_KINDS, _ALL_AHEAD = Rows.standings, Rows.of_kinds, Backlog.all_ahead
 
@@ -65,11 +68,14 @@ def _confine(draw: st.DrawFn, found: World) -> None:
 
 @st.composite
 def limited(draw: st.DrawFn) -> World:
-    """A world with capabilities, quotas, minResources, and groups that may use some of the nodes only."""
+    """A world with capabilities, quotas, minResources, groups that may use some of the nodes only, and polite pods."""
     found = draw(worlds())
     if draw(st.booleans()):
         _confine(draw, found)
+    never = draw(st.booleans())
     for obj in found.objects:
+        if never and isinstance(obj, Pod) and draw(st.booleans()):
+            obj.spec.preemption_policy = "Never"
         if isinstance(obj, Queue) and draw(st.booleans()):
             obj.spec.capability = {"cpu": str(draw(st.integers(0, 6)))}
         elif isinstance(obj, PodGroup) and draw(st.booleans()):
@@ -103,3 +109,12 @@ def test_of_all_at_once_as_of_each_alone(found: World, by: Policy, of_kinds: boo
                 sim.model.apply(Upsert(ended))
             sim.tick()
             sim.now += data.draw(st.sampled_from([0, 25, 700]))
+
+
+@pytest.mark.parametrize("holder", ["default", "other"], ids=["preempt", "reclaim"])
+def test_so_it_is_where_the_pods_preempt_nobody(holder: str) -> None:
+    sim = Remembering(full(holder, *of_pods("meek")), policy(EVERYTHING))
+    with mock.patch.object(Rows, "standings", _twice):
+        for _ in range(3):
+            sim.cycle()
+            sim.tick()

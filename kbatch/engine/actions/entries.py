@@ -9,7 +9,7 @@ from kbatch.engine.carryover.backlog import Entry
 from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.context import CycleContext
 from kbatch.engine.diagnosis.verdicts import gates_of
-from kbatch.engine.preemption.prospective import foreseen
+from kbatch.engine.preemption.prospective import foreseen, never_preempts
 from kbatch.engine.reservation.clocks import enqueued_since
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -48,7 +48,7 @@ def entry_of(context: CycleContext, job: JobState, wanted: Needs | None, *, plai
         kept=wanted.kept,
         fixed=fixed,
         gated=gated,
-        giving=Giving(model.queue, model.priority, lifetime is None, sure),
+        giving=Giving(model.queue, model.priority, lifetime is None, sure, never_preempts(session, job)),
         asks=job.asks or tuple(sorted(name for name, amount in wanted.kept.items() if amount)),
         shape=context.feasibility.mark(job),
         triable=not demand.short and bool(demand.uncreated or invalid is None),

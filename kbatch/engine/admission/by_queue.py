@@ -20,7 +20,8 @@ class QueueTables:
         queues: those of the elements; None where there is none of the name.
         deserved: the shares. left: what is left of them beside what the queue holds and was promised; may be below 0.
         caps: by the place of a dimension in which some queue has a hard cap what is left of it, `LIMIT` of no cap.
-        reach: the most that groups of a queue could get; may be below 0; None: nobody has asked.
+        reach: the most that groups of a queue could get of the room; may be below 0; None: nobody has asked.
+        given: the most that they could get from other queues besides; None as well.
     """
 
     mark: Hashable
@@ -29,6 +30,7 @@ class QueueTables:
     left: Column
     caps: Mapping[int, Column]
     reach: Column | None = None
+    given: Column | None = None
 
 
 def tabulated(

@@ -53,12 +53,14 @@ class _Givings:
         mark: equal as long as nothing has changed that it depends on.
         freed: what could be freed. whole: with what such a group overtakes.
         overtaken: that alone; None: nobody overtakes anybody.
+        never: of each whether nobody is evicted for it; None: of none.
     """
 
     mark: Hashable
     freed: Column
     whole: Column
     overtaken: Column | None
+    never: Mask | None
 
     def of(self, giving: Index) -> Sequence[Column | int]:
         """By dimension what rows of these `givings` overtake."""
@@ -175,6 +177,7 @@ class Rows:
         least, queue, giving = [those.least[name] for name in names], those.queue, those.giving
         free = [clip(self._sums.free(name)) for name in names]
         overtaken = givings.of(giving)
+        never = givings.never[giving] if givings.never is not None else None
         beyond, past = self._beyond_share(by_queue, least, queue, overtaken)
         yield TURN
         ways = [_Way(all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows)))]
@@ -184,9 +187,10 @@ class Rows:
             if confined or np.count_nonzero(within & ~ways[0].passes):
                 if by_queue.reach is None:
                     by_queue.reach = table([self._sums.within_reach(each, names) for each in by_queue.queues]).T
-                for asked, most, more in zip(least, by_queue.reach, overtaken, strict=False):
-                    within &= asked <= np.maximum(most[queue] + more, 0)
-            given = partial(self._given_to, by_queue, names, queue)
+                from_others = self._given_to(by_queue, names, queue, never)
+                for asked, most, other, more in zip(least, by_queue.reach, from_others, overtaken, strict=False):
+                    within &= asked <= np.maximum(np.minimum(most[queue] + other, LIMIT) + more, 0)
+            given = partial(self._given_to, by_queue, names, queue, never)
             ways.append(_Way(within, given, own=True))
             yield TURN
         if self._sums.preempts:
@@ -248,10 +252,15 @@ class Rows:
         yield from self._find_out(backlog, rows[~backlog.fixed[rows]], backlog.place, partial(self._place, backlog), 5)
         return bool(np.count_nonzero(backlog.place[backlog.shape[rows]] > 0))
 
-    def _given_to(self, by_queue: QueueTables, names: list[str], queue: Index) -> Sequence[Column]:
-        """By dimension what other queues could give up for each of the rows, which are of these queues."""
-        given = [self._sums.weaker.reclaimable(each.name) if each is not None else {} for each in by_queue.queues]
-        return [np.array([clip(each.get(name, 0)) for each in given], np.int64)[queue] for name in names]
+    def _given_to(self, by_queue: QueueTables, names: list[str], queue: Index, never: Mask | None) -> Sequence[Column]:
+        """By dimension what other queues could give up for each of the rows, which are of these queues; nothing for
+        those that are marked in `never`.
+        """
+        if by_queue.given is None:
+            given = [self._sums.weaker.reclaimable(each.name) if each is not None else {} for each in by_queue.queues]
+            by_queue.given = table([[clip(each.get(name, 0)) for name in names] for each in given]).T
+        found = [column[queue] for column in by_queue.given]
+        return found if never is None else [np.where(never, 0, column) for column in found]
 
     def _givings_of(self, backlog: Backlog, names: list[str]) -> _Givings:
         """What counts for each of the backlog's `givings` besides the room; it does not change in a cycle."""
@@ -264,7 +273,9 @@ class Rows:
             more = None
             if any(overtaken):
                 more = table([[clip(each.get(name, 0)) for name in names] for each in overtaken]).T
-            self._givings = _Givings(mark, rows.T, rows.T if more is None else np.minimum(rows.T + more, LIMIT), more)
+            whole = rows.T if more is None else np.minimum(rows.T + more, LIMIT)
+            never = np.array([each is not None and each.never for each in backlog.givings], np.bool_)
+            self._givings = _Givings(mark, rows.T, whole, more, never if np.count_nonzero(never) else None)
         return self._givings
 
     def _tables_for(self, backlog: Backlog, names: list[str]) -> QueueTables:

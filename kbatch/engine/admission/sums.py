@@ -84,7 +84,7 @@ class Sums:
         if self.short(job, least) is None:
             return Standing.PASSES
         beyond = self.beyond(queue, entry)
-        if self.reclaims and beyond is None and self.out_of_reach(job, queue, least) is None:
+        if self.reclaims and beyond is None and self.out_of_reach(job, queue, entry) is None:
             return Standing.PASSES
         if self.preempts and self.short(job, least, self.freed(entry.giving), overtakes=True) is None:
             return Standing.PASSES
@@ -179,27 +179,28 @@ class Sums:
                 return name
         return None
 
-    def out_of_reach(self, job: JobState, queue: QueueState, least: Mapping[str, int]) -> str | None:
+    def out_of_reach(self, job: JobState, queue: QueueState, entry: Entry) -> str | None:
         """The first dimension in which all the room, with what other queues could give up, would not hold the group
         beside what its own queue was promised; or all the room on the nodes that its pods may use would not. What
         others were promised beyond their shares keeps no room from it.
         """
-        names = sorted(least)
+        least, names = entry.least, sorted(entry.least)
+        given = _NOTHING if entry.giving.never else self.weaker.reclaimable(queue.name)
         overtaken = self.overtaken(job.queue, job.priority)
         reach = zip(names, self.within_reach(queue, names), strict=True)
-        found = next((name for name, most in reach if least[name] > max(0, most + overtaken.get(name, 0))), None)
+        most = {name: there + given.get(name, 0) + overtaken.get(name, 0) for name, there in reach}
+        found = next((name for name in names if least[name] > max(0, most[name])), None)
         place = self.confined.of(job) if found is None else None
         if place is None:
             return found
-        given = self.weaker.reclaimable(queue.name)
-        left = ((name, place.left(name, queue.name, job.priority, own=True) + given.get(name, 0)) for name in names)
-        return next((name for name, most in left if least[name] > max(0, most)), None)
+        own = ((name, place.left(name, queue.name, job.priority, own=True) + given.get(name, 0)) for name in names)
+        return next((name for name, left in own if least[name] > max(0, left)), None)
 
     def within_reach(self, queue: QueueState | None, names: list[str]) -> list[int]:
-        """The most that groups of a queue could get, of the room and from other queues, if they overtook nobody: see
-        `out_of_reach`. May be below 0.
+        """The most that groups of a queue could get of the room if they overtook nobody: see `out_of_reach`. May be
+        below 0.
         """
         if queue is None:
             return [0] * len(names)
-        given, promised = self.weaker.reclaimable(queue.name), self.by_queue.get(queue.name, {})
-        return [self.room.get(name, 0) - promised.get(name, 0) + given.get(name, 0) for name in names]
+        promised = self.by_queue.get(queue.name, {})
+        return [self.room.get(name, 0) - promised.get(name, 0) for name in names]

@@ -36,7 +36,7 @@ class Weaker:
         and by the surplus of equals for pods that are sure to come.
         """
         queue = self._session.queues.get(giving.queue)
-        if queue is None:
+        if queue is None or giving.never:
             return _NOTHING
         ahead = bool(giving.foreseen) and not self._is_behind(giving)
         if not (ahead or _any_weaker(queue, giving)):

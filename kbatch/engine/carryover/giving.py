@@ -23,12 +23,14 @@ class Giving(msgspec.Struct, frozen=True):
     Attributes:
         endless: it has no lifetime, and may take the place of those that have outlived theirs.
         foreseen: the dimensions that it asks for, where all its pods are sure to come; else nothing.
+        never: too few of its pods may preempt (`preemptionPolicy`): nobody makes room for it.
     """
 
     queue: str
     priority: int
     endless: bool
     foreseen: tuple[str, ...]
+    never: bool = False
 
 
 class Share(NamedTuple):

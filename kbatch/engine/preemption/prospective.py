@@ -85,6 +85,23 @@ def awaited(session: Session, job: JobState, found: list[ToCome]) -> Generator[T
     return tasks
 
 
+def never_preempts(session: Session, job: JobState) -> bool:
+    """Whether too few pods for the group's minimum may preempt, those to come included: nobody is evicted for it then.
+    Pods of which nothing is known yet are taken to have the group's priority class.
+    """
+    missing = job.missing()
+    if missing <= 0:
+        return False
+    willing = sum(not task.never_preempts for task in job.waiting)
+    known = len(job.waiting)
+    for pods in job.job.to_come if willing < missing else ():
+        known += pods.count
+        willing += 0 if _never_preempts(session, job, pods.template.pod.spec) else pods.count
+    if willing < missing and known < missing and not _never_preempts(session, job, PodSpec()):
+        willing += missing - known
+    return willing < missing
+
+
 def gives(job: Job) -> Resources:
     """What a group holds beyond its minimum and its minResources: about what its surplus pods could give."""
     spare = job.holding - job.minimum
