@@ -49,7 +49,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "weaker-promises-keep-a-place", f"{_ADMISSION}/confined.py",
-        "not self._preempts or theirs >= priority)", "True)",
+        "not self._preempts or theirs is None or theirs >= priority)", "True)",
         "what was promised to a group that preempt could evict keeps a stronger one out",
     ),
     Mutant(

@@ -148,7 +148,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "hopeless-groups-keep-room", _IN_QUEUE,
-        "return self._context.feasibility.hopeless(job) or (", "return (",
+        "if self._context.feasibility.hopeless(job):", "if False:",
         "room is kept for who fits no cluster",
     ),
     Mutant(
@@ -174,7 +174,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "behind-other-pods", _IN_VAIN,
-        "self._feasibility.mark(job)\n", "None\n",
+        "_beside(cls), role]", "role]",
         "a group that preempt or reclaim would help waits behind one of its queue that they cannot help",
     ),
     Mutant(
@@ -211,8 +211,34 @@ MUTANTS: Final = (
     ),
     Mutant(
         "gathers-for-nobody", _IN_QUEUE,
-        "(self._sums.in_vain.waits(job) and not aged)", "self._sums.in_vain.waits(job)",
+        "and not (aged or self._gathers(job))", "and not self._gathers(job)",
         "others come in queue for room that gathers for a group",
+    ),
+    Mutant(
+        "gathers-for-the-older", _IN_QUEUE,
+        "and not (aged or self._gathers(job))", "and not aged",
+        "others come in queue for room that gathers for a group, as soon as an older one may start",
+    ),
+    Mutant(
+        "admitted-pods-are-others", _IN_VAIN,
+        "known = cls.id if cls.couples or cls.volumes or cls.avoids else 0", "known = cls.id",
+        "pods of all suspended Jobs are made where those of one wait in vain",
+    ),
+    Mutant(
+        "kind-stands-behind", "kbatch/engine/actions/enqueue.py",
+        "return self._rows.any_quota(self.backlog) or self.sums.in_vain.first(state)",
+        "return self._rows.any_quota(self.backlog)",
+        "a group stays out of the queue for ever with what is remembered, and comes in without it",
+    ),
+    Mutant(
+        "no-wake-for-who-stands-behind", "kbatch/engine/actions/enqueue.py",
+        "        standings[standings == Code.PASSES] = Code.WAITING  # they were asked, and stand behind others\n", "",
+        "who stands behind another does not come in queue by its age",
+    ),
+    Mutant(
+        "broken-gang-is-overtaken", "kbatch/engine/admission/confined.py",
+        "priority = None if job.bound else job.priority", "priority = job.priority",
+        "on the nodes that both are confined to, the room of a gang that has lost a pod is given to the more important",
     ),
     Mutant(
         "promised-room-goes-beyond-the-share", _ALLOCATE,

@@ -131,6 +131,7 @@ class _Admission:
             made = yield from self._make_rows()
             rows = np.concatenate([rows, made])
             standings = np.concatenate([standings, np.array([each for _, each in self._refused], np.int8)])
+        standings[standings == Code.PASSES] = Code.WAITING  # they were asked, and stand behind others
         self._wake(rows, standings)
         yield from self._tell(rows, standings)
         if self._joined or self._refused or self._given:
@@ -296,13 +297,19 @@ class _Admission:
                 line.ahead += comer.fresh is not None
                 self._leave_out()
                 self._in_vain += 1
-                if comer.fresh is None and self._by_kind() and not self._rows.any_quota(self.backlog):
+                if comer.fresh is None and self._by_kind() and not self._for_itself(state):
                     self._lines.leave_out(comer)
                 if self._stale and self._in_vain >= _IN_VAIN:
                     yield from self._thin(lines)
                 self._again(heap, line)
                 if session.due(5) or feasibility.asked > before:  # it was tried on the emptied nodes
                     yield TURN
+
+    def _for_itself(self, state: JobState) -> bool:
+        """Whether the group was refused for what may be otherwise with others of its kind: its namespace's quota, or
+        behind whom it stands.
+        """
+        return self._rows.any_quota(self.backlog) or self.sums.in_vain.first(state)
 
     def _thin(self, lines: dict[str, Line]) -> Iterator[Turn]:
         """Leave out of the lines whom the sums do not let in any more."""
@@ -438,7 +445,6 @@ class _Admission:
     def _tell(self, rows: Index, standings: Standings) -> Iterator[Turn]:
         """Say of those that are refused why, where that has changed, or is told with numbers that may be old."""
         backlog, context = self.backlog, self.context
-        standings[standings == Code.PASSES] = Code.WAITING
         yield TURN
         found = backlog.to_tell(rows, standings, self.session.now, self.session.plugins.starts_anew)
         yield TURN

@@ -85,7 +85,16 @@ class InQueue:
 
     def _keeps_idle(self, job: JobState, *, aged: bool) -> bool:
         """Whether room that was promised to the group would stand idle."""
-        return self._context.feasibility.hopeless(job) or (self._sums.in_vain.waits(job) and not aged)
+        if self._context.feasibility.hopeless(job):
+            return True
+        return self._sums.in_vain.waits(job) and not (aged or self._gathers(job))
+
+    def _gathers(self, job: JobState) -> bool:
+        """Whether room gathers for the group since an earlier cycle: an older one may have become able to start since,
+        and count as the aged one, but the room stays with whom it gathers for.
+        """
+        gathered = self._session.snapshot.state.gathered
+        return gathered is not None and gathered.job == job.key
 
     def promise(self, job: JobState, kept: Resources) -> None:
         """Keep from others what a group in queue has coming, of room and of quotas."""

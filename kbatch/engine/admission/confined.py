@@ -29,7 +29,8 @@ class Place:
 
     Attributes:
         count: how many of them may be used now.
-        promised: what such groups were promised, by their queue and priority.
+        promised: what such groups were promised, by their queue and priority; None of those that hold something, which
+            nobody overtakes.
     """
 
     def __init__(self, session: Session, mask: Mask) -> None:
@@ -37,7 +38,7 @@ class Place:
         self._preempts = session.policy.has("preempt")
         self._mask = mask & session.usable_rows
         self.count = int(np.count_nonzero(self._mask))
-        self.promised: dict[tuple[str, int], Resources] = {}
+        self.promised: dict[tuple[str, int | None], Resources] = {}
         self._room: Resources = {}
 
     def room(self, name: str) -> int:
@@ -53,7 +54,7 @@ class Place:
         """
         return sum(
             amounts.get(name, 0) for (of, theirs), amounts in self.promised.items()
-            if (not own if of != queue else not self._preempts or theirs >= priority)
+            if (not own if of != queue else not self._preempts or theirs is None or theirs >= priority)
         )  # fmt: skip
 
     def left(self, name: str, queue: str, priority: int, *, own: bool = False) -> int:
@@ -127,4 +128,5 @@ class Confined:
             self._counted += 1
             place = self._known(job)
             if place is not None:
-                add_to(place.promised.setdefault((job.queue, job.priority), {}), dict(kept))
+                priority = None if job.bound else job.priority
+                add_to(place.promised.setdefault((job.queue, priority), {}), dict(kept))

@@ -10,14 +10,17 @@ not kept for a thousand groups.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import Final
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.kinds import counts_of
+from kbatch.engine.preemption.prospective import never_preempts
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
+from kbatch.model.selectors import host_ports
 from kbatch.model.tasks import TaskClass
 
 _KINDS: Final = 100
@@ -36,6 +39,7 @@ class InVain:
         self._none = context.planned is not None
         self._rankings = context.rankings
         self._feasibility = context.feasibility
+        self._session = context.session
         self._priorities: dict[Hashable, int] = {}
         """By queue and what such groups ask for the highest priority of these groups."""
         self._pods: dict[Hashable, int] = {}
@@ -94,5 +98,17 @@ class InVain:
         """
         model = job.job
         lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
-        wishes = job.strict, model.wants_whole_nodes, model.proven, lifetime
-        return job.queue, wishes, any(task.never_preempts for task in job.waiting), self._feasibility.mark(job)
+        wishes = job.strict, model.wants_whole_nodes, lifetime, never_preempts(self._session, job)
+        pods, rest = self._feasibility.asks(job)
+        many: Counter[Hashable] = Counter()
+        for (cls, role), count in pods.items():
+            many[self._kind(cls), _beside(cls), role] += count
+        return job.queue, wishes, frozenset(many.items()), rest
+
+
+def _beside(cls: TaskClass) -> Hashable:
+    """What pods of the class ask for besides room, and what others ask of them. Not the class itself where that is all:
+    pods have a priority and tolerations that their template does not have, and so another class.
+    """
+    known = cls.id if cls.couples or cls.volumes or cls.avoids else 0
+    return host_ports(cls.spec), cls.namespace, tuple(sorted(cls.labels.items())), known

@@ -229,6 +229,11 @@ class Feasibility:
         """What the answers about a group depend on, but for the nodes."""
         return self._needs(job)[1]
 
+    def asks(self, job: JobState) -> tuple[Mapping[tuple[TaskClass, str], int], Hashable]:
+        """The same: its pods, those to come included, by class and role; and what it depends on besides."""
+        counts, _ = self._needs(job)
+        return counts, _besides(job)
+
     def attempt(self, job: JobState) -> Trial:
         """`attempting`, without turns."""
         return finish(self.attempting(job))
@@ -439,13 +444,18 @@ class Feasibility:
 
 def _content(job: JobState, counts: _Counts) -> object:
     """What a trial depends on, but for the nodes."""
+    pods = [(cls.id, role, count) for (cls, role), count in counts.items()]
+    pods.sort()
+    return tuple(pods), _besides(job)
+
+
+def _besides(job: JobState) -> Hashable:
+    """What it depends on besides the pods."""
     model = job.job
     roles = tuple(
         [(role.name, role.min_member, role.max_member, model.succeeded_in(role.name)) for role in model.roles]
     )
-    pods = [(cls.id, role, count) for (cls, role), count in counts.items()]
-    pods.sort()
-    return tuple(pods), roles, model.minimum, model.succeeded, job.together
+    return roles, model.minimum, model.succeeded, job.together
 
 
 def _stands(job: JobState) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -96,11 +96,13 @@ def test_who_matters_more_comes_in_queue(more: dict[str, Any], enqueued: bool) -
     assert sim.last.verdicts["ns/next"].enqueued is enqueued
 
 
-def test_who_has_waited_for_so_long_that_room_gathers_keeps_it() -> None:
-    """Else others would come in queue for room that `allocate` keeps from them."""
+@pytest.mark.parametrize("gathers", [False, True])
+def test_who_has_waited_for_so_long_that_room_gathers_keeps_it(gathers: bool) -> None:
+    """Else others would come in queue for room that `allocate` keeps from them, from this cycle on, or already."""
     sim = in_pieces(*one("large", "7", schedule_timeout_seconds=10_000))
     sim.now = 700
-    sim.settle()
+    if gathers:
+        sim.settle()
     come(
         sim,
         *one("wide", "4", at=700),
