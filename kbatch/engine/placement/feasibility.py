@@ -118,7 +118,8 @@ class Feasibility:
         self._most_kept = max(_KEPT, 2 * len(session.model.classes))
         self._hopeless: dict[object, bool] = {}
         self._proved = proved
-        self._counts: dict[str, tuple[_Counts, object]] = {}
+        self._counts: dict[str, _Counts] = {}
+        self._marks: dict[str, object] = {}
         self._sums: dict[str, int] = {}
         self._unions: dict[tuple[int, ...], Mask] = {}
         """The rows that any of some masks allow, by the `id` of these."""
@@ -146,11 +147,11 @@ class Feasibility:
 
         Each class by itself must have room for its part; where all pods are needed, their sum must fit the cluster too.
         """
-        counts, mark = self._needs(job)
+        mark = self.mark(job)
         found = self._hopeless.get(mark)
         if found is None:
             found = self._proved.get(mark)
-            found = self._hopeless[mark] = self._cannot(job, counts) if found is None else found
+            found = self._hopeless[mark] = self._cannot(job, self._needs(job)) if found is None else found
         return found
 
     def _cannot(self, job: JobState, counts: _Counts) -> bool:
@@ -213,11 +214,12 @@ class Feasibility:
         """The rows that pods of the group's minimum may use at all, whatever stands there; None where pods are lacking
         of which nothing is known. Those who may use the same are given the same array, mostly.
         """
-        counts, _ = self._needs(job)
-        if not counts or sum(counts.values()) < job.minimum - job.job.succeeded:
-            return None
+        counts, needed = self._needs(job), job.minimum - job.job.succeeded
         if len(counts) == 1:  # nearly always
-            return self._rankings.allowed(next(iter(counts))[0])
+            ((cls, _), count), *_ = counts.items()
+            return self._rankings.allowed(cls) if count >= needed else None
+        if not counts or sum(counts.values()) < needed:
+            return None
         masks = {id(mask): mask for mask in [self._rankings.allowed(cls) for cls, _ in counts]}
         key = tuple(sorted(masks))
         found = self._unions.get(key)
@@ -226,13 +228,15 @@ class Feasibility:
         return found
 
     def mark(self, job: JobState) -> object:
-        """What the answers about a group depend on, but for the nodes."""
-        return self._needs(job)[1]
+        """What the answers about a group depend on, but for the nodes: what the snapshot says."""
+        found = self._marks.get(job.key)
+        if found is None:
+            found = self._marks[job.key] = _content(job, self._needs(job))
+        return found
 
     def asks(self, job: JobState) -> tuple[Mapping[tuple[TaskClass, str], int], Hashable]:
         """The same: its pods, those to come included, by class and role; and what it depends on besides."""
-        counts, _ = self._needs(job)
-        return counts, _besides(job)
+        return self._needs(job), _besides(job)
 
     def attempt(self, job: JobState) -> Trial:
         """`attempting`, without turns."""
@@ -245,7 +249,7 @@ class Feasibility:
         submitted; what they think of other pods is not known of them. Where they are more than `_MOST_TO_COME`, they
         and the pods that exist fill the nodes one class after the other, and none of them looks at others.
         """
-        counts, mark = self._needs(job)
+        counts, mark = self._needs(job), self.mark(job)
         found = self._known(mark)
         if found is None:
             coming = self._coming(job)
@@ -258,7 +262,7 @@ class Feasibility:
 
     def known_to_fit(self, job: JobState) -> bool:
         """Whether a trial was made already for the group, or one that is alike, and all fitted."""
-        mark = self._needs(job)[1]
+        mark = self.mark(job)
         found = self._known(mark)
         if found is None:
             return False
@@ -308,12 +312,11 @@ class Feasibility:
         """The trials made since the capacity of the nodes changed, by all that they depend on; so many at most."""
         return self._alike
 
-    def _needs(self, job: JobState) -> tuple[_Counts, object]:
-        """The pods that a trial is about, and what it depends on: what the snapshot says, so it is counted once."""
+    def _needs(self, job: JobState) -> _Counts:
+        """The pods that a trial is about: what the snapshot says, so they are counted once."""
         found = self._counts.get(job.key)
         if found is None:
-            counts = self._count(job)
-            found = self._counts[job.key] = counts, _content(job, counts)
+            found = self._counts[job.key] = self._count(job)
         return found
 
     def _count(self, job: JobState) -> _Counts:

@@ -89,10 +89,13 @@ def never_preempts(session: Session, job: JobState) -> bool:
     """Whether too few pods for the group's minimum may preempt, those to come included: nobody is evicted for it then.
     Pods of which nothing is known yet are taken to have the group's priority class.
     """
-    missing = job.missing()
+    missing, willing = job.missing(), 0
     if missing <= 0:
         return False
-    willing = sum(not task.never_preempts for task in job.waiting)
+    for task in job.waiting:
+        willing += not task.never_preempts
+        if willing == missing:
+            return False
     known = len(job.waiting)
     for pods in job.job.to_come if willing < missing else ():
         known += pods.count
