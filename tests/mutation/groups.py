@@ -225,9 +225,8 @@ MUTANTS: Final = (
         "pods of all suspended Jobs are made where those of one wait in vain",
     ),
     Mutant(
-        "kind-stands-behind", "kbatch/engine/actions/enqueue.py",
-        "return self._rows.any_quota(self.backlog) or self.sums.in_vain.first(state)",
-        "return self._rows.any_quota(self.backlog)",
+        "kind-stands-behind", "kbatch/engine/carryover/backlog.py",
+        "entry.stated, entry.job.wants_whole_nodes, lifetime", "entry.stated, lifetime",
         "a group stays out of the queue for ever with what is remembered, and comes in without it",
     ),
     Mutant(

@@ -297,19 +297,13 @@ class _Admission:
                 line.ahead += comer.fresh is not None
                 self._leave_out()
                 self._in_vain += 1
-                if comer.fresh is None and self._by_kind() and not self._for_itself(state):
+                if comer.fresh is None and self._by_kind() and not self._rows.any_quota(self.backlog):
                     self._lines.leave_out(comer)
                 if self._stale and self._in_vain >= _IN_VAIN:
                     yield from self._thin(lines)
                 self._again(heap, line)
                 if session.due(5) or feasibility.asked > before:  # it was tried on the emptied nodes
                     yield TURN
-
-    def _for_itself(self, state: JobState) -> bool:
-        """Whether the group was refused for what may be otherwise with others of its kind: its namespace's quota, or
-        behind whom it stands.
-        """
-        return self._rows.any_quota(self.backlog) or self.sums.in_vain.first(state)
 
     def _thin(self, lines: dict[str, Line]) -> Iterator[Turn]:
         """Leave out of the lines whom the sums do not let in any more."""

@@ -190,7 +190,8 @@ class Backlog:
         paced: until which instant so many were told again as `ROUND` says.
         levels: what the groups of queues could give up, by queue. freed: what that is for each of `givings`.
         queues, namespaces, givings, asks, quotas, shapes, limits: what rows share. kinds: all that the sums decide by,
-            but for quotas and `back`: of two rows of one kind they say the same.
+            but for quotas and `back`, and whom a group stands behind (`admission.in_vain`): of two rows of one kind
+            they say the same.
         least: by dimension what rows ask for.
         queue, namespace, giving, ask, quota, shape, limit, kind: numbers of what rows share; of quotas -1 where nobody
             has asked yet what the group asks of them, of limits where there is none.
@@ -325,7 +326,9 @@ class Backlog:
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
             self.place = _longer(self.place, -1)
         limit = self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
-        says = entry.strict, entry.fixed is not None, entry.triable, entry.stated
+        group = entry.job.group
+        lifetime = group.spec.lifetime_seconds if group is not None else None
+        says = entry.strict, entry.fixed is not None, entry.triable, entry.stated, entry.job.wants_whole_nodes, lifetime
         self.kind[row] = self.kinds.take((queue, giving, shape, limit, says, tuple(sorted(entry.least.items()))))
         self.created[row], self.told[row] = entry.job.created, 0
         line = self._by_age.get(queue)
