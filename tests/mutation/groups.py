@@ -230,6 +230,11 @@ MUTANTS: Final = (
         "a group stays out of the queue for ever with what is remembered, and comes in without it",
     ),
     Mutant(
+        "kind-of-any-lifetime", "kbatch/engine/carryover/backlog.py",
+        "entry.job.wants_whole_nodes, lifetime", "entry.job.wants_whole_nodes",
+        "a group with another lifetime stays out of the queue with what is remembered, and comes in without it",
+    ),
+    Mutant(
         "no-wake-for-who-stands-behind", "kbatch/engine/actions/enqueue.py",
         "        standings[standings == Code.PASSES] = Code.WAITING  # they were asked, and stand behind others\n", "",
         "who stands behind another does not come in queue by its age",

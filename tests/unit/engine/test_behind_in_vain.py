@@ -103,6 +103,27 @@ def test_who_asks_for_less_than_one_of_its_kind_does_not_stand_behind_it(remembe
 
 
 @pytest.mark.parametrize("remembers", [True, False])
+def test_nor_does_who_has_another_lifetime(remembers: bool) -> None:
+    """`b` waits behind `a`, which is bound to as long a time; `c` does not."""
+    sim = Simulation(
+        world(queue(), *pieces(8, used="4"), *one("aged", "7.5", schedule_timeout_seconds=100_000)), NO_VICTIMS
+    )
+    sim.settle()
+    sim.now = 700
+    sim.settle()
+    come(sim, *one("a", "7", at=700, lifetime_seconds=100))
+    come(sim, group("filler", at=701, min_resources={"cpu": "20"}))
+    come(sim, *one("b", "7", at=702, lifetime_seconds=100), *one("c", "7", at=703, lifetime_seconds=200))
+    assert not sim.last.verdicts["ns/c"].enqueued
+    sim.model.apply(Delete(PodGroup, "ns", "filler"))
+    for _ in range(3):
+        sim.tick()
+        sim.memo = sim.memo if remembers else Memo()
+        sim.cycle()
+    assert [sim.last.verdicts[f"ns/{name}"].enqueued for name in "bc"] == [False, True]
+
+
+@pytest.mark.parametrize("remembers", [True, False])
 def test_who_stands_behind_another_comes_in_by_its_age(remembers: bool) -> None:
     sim = Simulation(world(queue(), *pieces(4, used="4")), NO_VICTIMS)
     sim.settle()
