@@ -194,6 +194,11 @@ MUTANTS: Final = (
         "who matters more waits for a weaker group in queue that asks for the same in vain",
     ),
     Mutant(
+        "in-vain-for-a-port", _IN_VAIN,
+        "if not host_ports(cls.spec):", "if True:",
+        "groups that wait for a host port that is taken keep others out of room that they cannot use",
+    ),
+    Mutant(
         "in-vain-in-part", _IN_VAIN,
         "if self._none or job.bound or job.nominated", "if self._none or job.nominated",
         "a gang that has lost pods loses the room for others to groups that come in queue",

@@ -5,7 +5,7 @@ have room for no pod that asks for three quarters of a node. Such a group keeps 
 do others come in queue behind it that ask for the same: their pods would wait beside its own.
 
 Of pods that ask for the same of the same nodes these hold so many, and no more: one node with room for one of them is
-not kept for a thousand groups.
+not kept for a thousand groups. Of pods with a host port a node holds one, and none while another pod has the port.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 from kbatch.engine.context import CycleContext
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.kinds import counts_of
+from kbatch.engine.placement.ranking import When
 from kbatch.engine.preemption.prospective import never_preempts
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
@@ -76,8 +77,9 @@ class InVain:
         """The room of its pods is taken, where they are all alike, for whoever asks next."""
         kinds = counts_of(job)
         if len(kinds) == 1:
-            kind = self._kind(kinds[0][0])
-            self._pods[kind] = self._pods.get(kind, 0) + job.missing()
+            cls, missing = kinds[0][0], job.missing()
+            for kind in {self._kind(cls), self._port_kind(cls)}:
+                self._pods[kind] = self._pods.get(kind, 0) + missing
 
     def _finds_room(self, job: JobState) -> bool:
         """Whether there may be room for what its minimum lacks, beside those that were counted."""
@@ -86,11 +88,19 @@ class InVain:
         kinds = counts_of(job)
         if len(kinds) != 1:
             return True
-        cls = kinds[0][0]
-        return self._pods.get(self._kind(cls), 0) + job.missing() <= self._rankings.most(cls)
+        cls, missing = kinds[0][0], job.missing()
+        if self._pods.get(self._kind(cls), 0) + missing > self._rankings.most(cls):
+            return False
+        if not host_ports(cls.spec):
+            return True
+        nodes = self._rankings.of(cls, When.LATER, job).many_open()  # each takes one of them
+        return self._pods.get(self._port_kind(cls), 0) + missing <= nodes
 
-    def _kind(self, cls: TaskClass) -> Hashable:
+    def _kind(self, cls: TaskClass) -> tuple[Hashable, ...]:
         return cls.needs, id(self._rankings.allowed(cls))
+
+    def _port_kind(self, cls: TaskClass) -> Hashable:
+        return *self._kind(cls), host_ports(cls.spec)
 
     def _mark(self, job: JobState) -> Hashable:
         """What decides what room the group finds and whose it may be given, its priority aside: all that its pods ask

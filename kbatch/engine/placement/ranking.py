@@ -216,6 +216,11 @@ class NodeRanking:
         """Whether what else stands on a node decides about the pod, besides room: such as a host port."""
         return bool(self._predicates)
 
+    def many_open(self) -> int:
+        """On how many rows there is room for one pod, and nothing on the row itself keeps it away."""
+        self.refresh()
+        return int(np.count_nonzero(self._near >= 0))
+
     def fits(self, row: int) -> bool:
         """Whether one pod fits a row now; scores do not matter, and no other row is looked at."""
         room, now = self._room, self.when is When.NOW

@@ -175,6 +175,48 @@ def test_who_asks_for_the_same_but_for_a_port_is_behind_nobody() -> None:
     assert "plain-0" in sim.running()
 
 
+def having_ports(*free: str) -> list[Any]:
+    """Four nodes of 8 CPUs, each with 7 free and its port 80 taken, and such nodes on which it is free."""
+    nodes: list[Any] = []
+    for at in range(4):
+        group_, held = one(f"r{at}", "1", on=f"n{at}", disruption="Never")
+        nodes += [node(f"n{at}", "8"), group_, with_port(held)]
+    return [*nodes, *(node(name, "8") for name in free)]
+
+
+@pytest.mark.parametrize("free", [(), ("m0",), ("m0", "m1")])
+def test_who_waits_for_a_port_keeps_nobody_out_whom_no_free_port_is_kept_for(free: tuple[str, ...]) -> None:
+    """The first of them start where the port is free; the others leave the room to those that come."""
+    sim = Simulation(world(queue(), *having_ports(*free)), NO_VICTIMS)
+    for at in range(4):
+        wants, port = one(f"port{at}", "7", at=at)
+        come(sim, wants, with_port(port))
+    assert len(sim.running("port")) == len(free)
+    come(sim, *[obj for at in range(4) for obj in one(f"small{at}", "7", at=10)])
+    assert len(sim.running("small")) == 4
+
+
+def test_a_port_that_comes_free_is_kept_for_one_group() -> None:
+    """Two more wait for it, and two come at once with the room for one of them."""
+    sim = Simulation(world(queue(), *having_ports()), NO_VICTIMS)
+    for at in range(3):
+        wants, port = one(f"port{at}", "7", at=at)
+        come(sim, wants, with_port(port))
+    sim.model.apply(Delete(Pod, "ns", "r0-0"))
+    come(sim, *[obj for at in range(4) for obj in one(f"small{at}", "7", at=10)])
+    assert sim.running("port") == ["port0-0"]
+    assert len(sim.running("small")) == 3
+
+
+def test_a_port_pod_and_plain_ones_share_a_node() -> None:
+    """Three that ask for as much without a port count for the room, and not for the port."""
+    sim = Simulation(world(queue(), node("n0", "8")), NO_VICTIMS)
+    plain = [obj for at in range(3) for obj in one(f"plain{at}", "2", at=at)]
+    wants, port = one("port", "2", at=3)
+    come(sim, *plain, wants, with_port(port))
+    assert len(sim.running()) == 4
+
+
 def test_who_waits_behind_gates_does_not_wait_for_room() -> None:
     gated = pod("gated-0", "4", of="gated", scheduling_gates=(SchedulingGate(name="example.com/licence"),))
     sim = in_pieces(in_queue(group("gated", schedule_timeout_seconds=1000)), gated)
