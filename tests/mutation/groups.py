@@ -164,7 +164,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "one-hole-for-all", _IN_VAIN,
-        "self._pods[kind] = self._pods.get(kind, 0) + job.missing()", "self._pods[kind] = 0",
+        "self._pods[kind] = self._pods.get(kind, 0) + missing", "self._pods[kind] = 0",
         "one node with room for one pod is kept for all groups that wait for such a node",
     ),
     Mutant(
