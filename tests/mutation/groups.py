@@ -164,7 +164,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "one-hole-for-all", _IN_VAIN,
-        "self._pods[kind] = self._pods.get(kind, 0) + missing", "self._pods[kind] = 0",
+        "self._pods[kind] = self._pods.get(kind, 0) + count", "self._pods[kind] = 0",
         "one node with room for one pod is kept for all groups that wait for such a node",
     ),
     Mutant(
@@ -195,8 +195,23 @@ MUTANTS: Final = (
     ),
     Mutant(
         "in-vain-for-a-port", _IN_VAIN,
-        "if not host_ports(cls.spec):", "if True:",
+        "            if host_ports(cls.spec):", "            if False:",
         "groups that wait for a host port that is taken keep others out of room that they cannot use",
+    ),
+    Mutant(
+        "in-vain-beside-one-another", _IN_VAIN,
+        "beside = sum(_slots(other, cls) * many for other, many in others)", "beside = 0",
+        "a gang whose roles find room only one without the other keeps others out",
+    ),
+    Mutant(
+        "in-vain-again", "kbatch/engine/actions/enqueue.py",
+        "        if comer.again:\n            self._in_queue.go_on(job)", "        if False:\n            self._in_queue.go_on(job)",
+        "groups that were evicted and find no room for their new pods keep others out",
+    ),
+    Mutant(
+        "beyond-a-lowered-capability", "kbatch/engine/actions/in_queue.py",
+        "if not beyond_capability(session.queue(job.queue), wanted.least):", "if True:",
+        "a group keeps room from others that its queue may never hold any more",
     ),
     Mutant(
         "in-vain-in-part", _IN_VAIN,

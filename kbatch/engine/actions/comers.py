@@ -116,7 +116,9 @@ class Lines:
         return comer
 
     def leave_out(self, comer: Comer) -> None:
-        """From now on the rows of this one's kind are in no line."""
+        """From now on the rows of this one's kind are in no line. It is the oldest of them that was in line: where it
+        did not come in by its age, none does.
+        """
         backlog = self._backlog
         if not len(self._out):
             self._out = np.zeros(len(backlog.kinds), np.bool_)

@@ -108,6 +108,8 @@ class _Admission:
         self._stale = self._moved = False
         self._in_vain = 0
         """So many were refused since it was last looked at who is still in line."""
+        self._kept_out = Standing.UNKNOWN
+        """What kept out the last one that was refused."""
         self._over_quota: dict[int, Reason] = {}
         """Why groups wait for a quota, by what they ask of it: their numbers in the backlog."""
 
@@ -297,7 +299,7 @@ class _Admission:
                 line.ahead += comer.fresh is not None
                 self._leave_out()
                 self._in_vain += 1
-                if comer.fresh is None and self._by_kind() and not self._rows.any_quota(self.backlog):
+                if comer.fresh is None and not session.failed and self._kept_out is not Standing.QUOTA:
                     self._lines.leave_out(comer)
                 if self._stale and self._in_vain >= _IN_VAIN:
                     yield from self._thin(lines)
@@ -311,7 +313,7 @@ class _Admission:
         for line in lines.values():
             line.rows, line.kinds, line.taken = line.rows[line.taken :], line.kinds[line.taken :], 0
         rows = np.concatenate([line.rows for line in lines.values()])
-        if self._by_kind():
+        if self._by_kind(rows):
             self._stale = False
             kinds = np.concatenate([line.kinds for line in lines.values()])
             by_kind = yield from self._rows.of_kinds(backlog, rows, kinds)
@@ -329,11 +331,13 @@ class _Admission:
             stays = left[line.rows]
             line.rows, line.kinds = line.rows[stays], line.kinds[stays]
 
-    def _by_kind(self) -> bool:
-        """Whether rows of one kind go together, but for quotas: nobody comes in by age any more, and whom the time
-        keeps out is in no line.
+    def _by_kind(self, rows: Index) -> bool:
+        """Whether these rows of one kind go together, but for quotas: none comes in by age, and whom the time keeps out
+        is in no line.
         """
-        return self._in_queue.spare <= 0 and not self.session.failed
+        if self.session.failed:
+            return False
+        return self._in_queue.spare <= 0 or not np.count_nonzero(self.backlog.due[rows] <= self.session.now)
 
     def _again(self, heap: list[tuple[Any, str]], line: Line) -> None:
         """The first of the line is another one now, which may matter to its place."""
@@ -371,7 +375,7 @@ class _Admission:
         if entry is None:
             wanted = needs(session, job) if job.possible else None
             if wanted is not None and self._fits(job, wanted):
-                self._come_in(job, wanted.kept)
+                self._come_in(comer, job, wanted.kept)
                 return True
             plain = is_plain(session, job)
             entry = self._entry(job, wanted, plain=plain)
@@ -391,8 +395,9 @@ class _Admission:
             job.attempts = entry.attempts
             if self.backlog.remove(job.key):
                 self._joined.append(job)
-            self._come_in(job, entry.kept, joins=comer.fresh is None and job.key not in self._given)
+            self._come_in(comer, job, entry.kept)
             return True
+        self._kept_out = standing
         if plain:
             self._refused.append((entry, standing if entry.fixed is None else Standing.FIXED))
         elif comer.fresh is not None:
@@ -422,12 +427,15 @@ class _Admission:
             return self.sums.short(job, entry.least) is not None
         return not self._stays_out(entry, comer.fresh) and self.sums.in_vain.first(job)
 
-    def _come_in(self, job: JobState, kept: Resources, *, joins: bool = False) -> None:
-        """The group is in queue from now on. `joins`: nobody has looked at it in this cycle."""
+    def _come_in(self, comer: Comer, job: JobState, kept: Resources) -> None:
+        """The group is in queue from now on, or stays there."""
         job.in_queue = True
-        self.session.came_in(job, joins=joins)
-        self._in_queue.promise(job, kept)
-        self.sums.in_vain.comes_in(job)
+        self.session.came_in(job, joins=comer.fresh is None and job.key not in self._given)
+        if comer.again:
+            self._in_queue.go_on(job)
+        else:
+            self._in_queue.promise(job, kept)
+            self.sums.in_vain.comes_in(job)
         self.session.plugins.charge(job)
 
     def _stays_out(self, entry: Entry, fresh: JobState | None) -> bool:

@@ -15,6 +15,7 @@ from kbatch.engine.diagnosis.backlog import excess_of
 from kbatch.engine.reservation.ageing import limited, waits_for_room
 from kbatch.engine.reservation.clocks import enqueued_since
 from kbatch.engine.session.guarding import attempt
+from kbatch.engine.session.limits import beyond_capability
 from kbatch.engine.state.jobs import JobState
 from kbatch.resources import Resources
 from kbatch.times import SECOND
@@ -68,9 +69,12 @@ class InQueue:
         emptied nodes could not hold, as its pods have shown or the nodes have become, or that waits in vain, unless
         room is to gather for it: it would keep room idle.
         """
+        if not self._robbed(job):
+            self.go_on(job)
+
+    def go_on(self, job: JobState) -> None:
+        """The same for one that is not sent back: also one that was in queue, ran, and stays."""
         session = self._session
-        if self._robbed(job):
-            return
         wanted = needs(session, job)
         if job.rest is not None and wanted is not None and not job.moves[0]:
             job.rest.kept = wanted.kept
@@ -80,7 +84,9 @@ class InQueue:
         aged = self.spare > 0 and self._ages_in_queue(job)
         self.spare -= int(aged)
         idle = self._keeps_idle(job, aged=aged)
-        if wanted is not None and not (there or idle or self._context.ledger.expired(job)):
+        if wanted is None or there or idle or self._context.ledger.expired(job):
+            return
+        if not beyond_capability(session.queue(job.queue), wanted.least):  # it may have been lowered
             self.promise(job, wanted.kept)
 
     def _keeps_idle(self, job: JobState, *, aged: bool) -> bool:

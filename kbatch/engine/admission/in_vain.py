@@ -5,13 +5,14 @@ have room for no pod that asks for three quarters of a node. Such a group keeps 
 do others come in queue behind it that ask for the same: their pods would wait beside its own.
 
 Of pods that ask for the same of the same nodes these hold so many, and no more: one node with room for one of them is
-not kept for a thousand groups. Of pods with a host port a node holds one, and none while another pod has the port.
+not kept for a thousand groups. Where the pods of a group are unlike, a large one takes the room of several small ones.
+Of pods with a host port a node holds one, and none while another pod has the port.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 from kbatch.engine.context import CycleContext
@@ -23,6 +24,7 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.model.selectors import host_ports
 from kbatch.model.tasks import TaskClass
+from kbatch.resources import PODS
 
 _KINDS: Final = 100
 """Of so many kinds such groups keep nobody out; else one more of each kind that there is would come in queue after the
@@ -74,32 +76,44 @@ class InVain:
             self._count(job)
 
     def _count(self, job: JobState) -> None:
-        """The room of its pods is taken, where they are all alike, for whoever asks next."""
-        kinds = counts_of(job)
-        if len(kinds) == 1:
-            cls, missing = kinds[0][0], job.missing()
+        """The room of its pods is taken, for whoever asks next."""
+        for cls, count in self._wanted(job).values():
             for kind in {self._kind(cls), self._port_kind(cls)}:
-                self._pods[kind] = self._pods.get(kind, 0) + missing
+                self._pods[kind] = self._pods.get(kind, 0) + count
 
     def _finds_room(self, job: JobState) -> bool:
         """Whether there may be room for what its minimum lacks, beside those that were counted."""
         if not could_fit(self._rankings, job):
             return False
+        wanted = self._wanted(job)
+        for kind, (cls, count) in wanted.items():
+            others = [each for at, each in wanted.items() if at != kind and at[1] == kind[1]]  # on the same nodes
+            beside = sum(_slots(other, cls) * many for other, many in others)
+            if self._pods.get(self._kind(cls), 0) + count + beside > self._rankings.most(cls):
+                return False
+            if host_ports(cls.spec):
+                nodes = self._rankings.of(cls, When.LATER, job).many_open()  # each takes one of them
+                if self._pods.get(self._port_kind(cls), 0) + count > nodes:
+                    return False
+        return True
+
+    def _wanted(self, job: JobState) -> Mapping[tuple[Hashable, ...], tuple[TaskClass, int]]:
+        """Of each kind of its pods a class, and how many of them its minimum takes; nothing where it has a choice."""
         kinds = counts_of(job)
-        if len(kinds) != 1:
-            return True
-        cls, missing = kinds[0][0], job.missing()
-        if self._pods.get(self._kind(cls), 0) + missing > self._rankings.most(cls):
-            return False
-        if not host_ports(cls.spec):
-            return True
-        nodes = self._rankings.of(cls, When.LATER, job).many_open()  # each takes one of them
-        return self._pods.get(self._port_kind(cls), 0) + missing <= nodes
+        if len(kinds) == 1:
+            return {self._port_kind(kinds[0][0]): (kinds[0][0], job.missing())}
+        if sum(count for _, _, count in kinds) > job.missing():
+            return {}
+        found: dict[tuple[Hashable, ...], tuple[TaskClass, int]] = {}
+        for cls, _, count in kinds:
+            kind = self._port_kind(cls)
+            found[kind] = cls, found.get(kind, (cls, 0))[1] + count
+        return found
 
     def _kind(self, cls: TaskClass) -> tuple[Hashable, ...]:
         return cls.needs, id(self._rankings.allowed(cls))
 
-    def _port_kind(self, cls: TaskClass) -> Hashable:
+    def _port_kind(self, cls: TaskClass) -> tuple[Hashable, ...]:
         return *self._kind(cls), host_ports(cls.spec)
 
     def _mark(self, job: JobState) -> Hashable:
@@ -114,6 +128,15 @@ class InVain:
         for (cls, role), count in pods.items():
             many[self._kind(cls), _beside(cls), role] += count
         return job.queue, wishes, frozenset(many.items()), rest
+
+
+def _slots(cls: TaskClass, of: TaskClass) -> int:
+    """For how many pods of another class, at the least, one of this class takes the room of a node: as many as it is
+    larger, in the dimension in which it is so least. How many pods a node may have is left out: it is rarely short.
+    """
+    needs = dict(cls.needs)
+    sizes = [needs.get(name, 0) // amount for name, amount in of.needs if name != PODS]
+    return min(sizes, default=0)
 
 
 def _beside(cls: TaskClass) -> Hashable:

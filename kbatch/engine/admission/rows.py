@@ -179,6 +179,8 @@ class Rows:
         overtaken = givings.of(giving)
         never = givings.never[giving] if givings.never is not None else None
         beyond, past = self._beyond_share(by_queue, least, queue, overtaken)
+        if never is not None:
+            past &= ~never  # a larger share would not help them
         yield TURN
         ways = [_Way(all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows)))]
         confined = yield from self._any_confined(backlog, rows[ways[0].passes])

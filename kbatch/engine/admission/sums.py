@@ -90,7 +90,8 @@ class Sums:
             return Standing.PASSES
         if entry.triable and not (yield from self._feasibility.attempting(job)).fits:
             return Standing.UNFIT
-        if self.reclaims and beyond is not None and least[beyond] > queue.deserved.get(beyond, 0):
+        helped = self.reclaims and not entry.giving.never  # a larger share would help it
+        if helped and beyond is not None and least[beyond] > queue.deserved.get(beyond, 0):
             return Standing.BEYOND_SHARE
         return Standing.WAITING
 

@@ -318,7 +318,7 @@ class Backlog:
             column[row] = min(amount, MOST)
         queue = self.queue[row] = self.queues.take(entry.job.queue)
         giving = self.giving[row] = self.givings.take(entry.giving)
-        self.ask[row] = self.asks.take((entry.job.queue, entry.asks))
+        ask = self.ask[row] = self.asks.take((entry.job.queue, entry.asks))
         self.namespace[row] = self.namespaces.take(entry.job.namespace)
         self.quota[row] = -1
         shape = self.shape[row] = self.shapes.take(entry.shape)
@@ -329,7 +329,7 @@ class Backlog:
         group = entry.job.group
         lifetime = group.spec.lifetime_seconds if group is not None else None
         says = entry.strict, entry.fixed is not None, entry.triable, entry.stated, entry.job.wants_whole_nodes, lifetime
-        self.kind[row] = self.kinds.take((queue, giving, shape, limit, says, tuple(sorted(entry.least.items()))))
+        self.kind[row] = self.kinds.take((queue, giving, ask, shape, limit, says, tuple(sorted(entry.least.items()))))
         self.created[row], self.told[row] = entry.job.created, 0
         line = self._by_age.get(queue)
         if line is None:

@@ -23,6 +23,7 @@ from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.clocks import enqueued_since, used_up
+from kbatch.engine.session.limits import beyond_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.cycle_state import GatheredRoom
@@ -133,6 +134,10 @@ class Ledger:
         """Whether what the group was promised is kept no longer, since it has run for too long without using it."""
         return used_up(self.session, job)
 
+    def _too_large(self, job: JobState) -> bool:
+        """Whether its queue may never hold the group, since its capability was lowered."""
+        return beyond_capability(self.session.queue(job.queue), job.job.outstanding)
+
     def _refusal(self, job: JobState, request: Resources, free: Mapping[str, int]) -> Reason | None:
         own = self._kept().get(job.key)
         for name in sorted(request):
@@ -153,7 +158,7 @@ class Ledger:
             if session.policy.has("enqueue"):
                 for job in session.live():
                     promised = job.job.outstanding and job.in_queue and job.possible and not job.job.shadow
-                    if promised and not self.expired(job):
+                    if promised and not self.expired(job) and not self._too_large(job):
                         self._promised[job.key] = job, {}
                         self._set(job)
         while self._cursor < len(session.committed):

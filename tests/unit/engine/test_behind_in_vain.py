@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from kbatch.api.objects import Job, Pod, PodGroup, SchedulingGate, SubGroup, Toleration
+from kbatch.api.objects import (
+    Job,
+    Metadata,
+    Pod,
+    PodGroup,
+    ResourceQuota,
+    ResourceQuotaStatus,
+    SchedulingGate,
+    SubGroup,
+    Toleration,
+)
 from kbatch.engine import Memo
+from kbatch.engine.admission.in_vain import InVain
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
 from tests.unit.engine.test_enqueue import held_job
@@ -138,6 +151,29 @@ def test_who_stands_behind_another_comes_in_by_its_age(remembers: bool) -> None:
         if now < 640:
             assert found.outcome.next_wake == EPOCH + 640 * SECOND
     assert sim.last.verdicts["ns/second"].enqueued
+
+
+@pytest.mark.parametrize("quota", [False, True])
+def test_those_behind_are_not_asked_one_by_one(quota: bool) -> None:
+    """Nobody is old enough yet to come in by age; a quota that is far from used up tells nobody from another."""
+    hard = {"requests.cpu": "10000"}
+    status = ResourceQuotaStatus(hard=hard, used={"requests.cpu": "0"})
+    limits = [ResourceQuota(metadata=Metadata(name="quota", namespace="ns"), status=status)]
+    waiting = [obj for at in range(300) for obj in one(f"large{at}", "7", at=at // 100)]
+    sim = Simulation(world(queue(), *pieces(4, used="4"), *waiting, *(limits if quota else [])), NO_VICTIMS)
+    sim.settle()
+    asked: list[str] = []
+    first = InVain.first
+
+    def noting(self: InVain, job: JobState) -> bool:
+        asked.append(job.key)
+        return first(self, job)
+
+    with patch.object(InVain, "first", noting):
+        for at in range(3):
+            come(sim, *one(f"small{at}", "1", at=sim.now))
+    assert len(sim.running("small")) == 3
+    assert 0 < len(asked) < 60  # in some ten cycles
 
 
 def test_who_room_gathers_for_keeps_it_though_an_older_one_is_ready() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 from unittest.mock import patch
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from kbatch.api.objects import ContainerPort, Pod, SchedulingGate
 from kbatch.engine.admission import in_vain
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.test_enqueue import held_job
 from tests.unit.engine.worlds import (
@@ -247,3 +249,73 @@ def test_who_was_sent_back_is_told_that_and_not_behind_whom_it_is() -> None:
         reason = found.verdicts["ns/back"].reason
         assert reason is not None
         assert "was sent back" in reason.message
+
+
+@pytest.mark.parametrize(("main", "worker"), [("3", "3"), ("1.5", "4")])
+def test_the_roles_of_a_gang_take_room_from_one_another(main: str, worker: str) -> None:
+    """Each by itself finds room on the node that has most of it, and both together find none."""
+    gang = [pod("gang-m", main, of="gang", role="m"), pod("gang-w", worker, of="gang", role="w")]
+    nodes = [[node(f"n{at}", "8"), *one(f"r{at}", cpu, on=f"n{at}")] for at, cpu in enumerate(("4", "7", "7"))]
+    sim = Simulation(world(queue(), *nodes, group("gang", 2, roles={"m": 1, "w": 1}), *gang), NO_VICTIMS)
+    sim.settle()
+    come(sim, *one("small", "1", at=2), *one("second", "2", at=3))
+    assert {"small-0", "second-0"} <= set(sim.running())
+    assert sim.last.verdicts["ns/gang"].enqueued
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_who_starts_did_not_wait_in_vain(seed: int) -> None:
+    """A gang of two roles in queue, of pods of random sizes, and little more room than it asks for."""
+    chance = random.Random(seed)
+    cpu, memory = [chance.randint(1, 4) for _ in range(2)], [chance.randint(1, 4) for _ in range(2)]
+    counts = [chance.randint(1, 3) for _ in range(2)]
+    pods = [
+        pod(f"gang-{role}{at}", str(cpu[role]), memory=f"{memory[role]}Gi", of="gang", role="mw"[role])
+        for role in range(2)
+        for at in range(counts[role])
+    ]
+    nodes = [node(f"n{at}", str(chance.randint(2, 6)), memory=f"{chance.randint(2, 6)}Gi") for at in range(4)]
+    gang = in_queue(group("gang", sum(counts), roles={"m": counts[0], "w": counts[1]}, schedule_timeout_seconds=1000))
+    found: list[bool] = []
+    waits = in_vain.InVain.waits
+
+    def noting(self: in_vain.InVain, job: JobState) -> bool:
+        found.append(waits(self, job))
+        return found[-1]
+
+    with patch.object(in_vain.InVain, "waits", noting):
+        sim = Simulation(world(queue(), *nodes, gang, *pods), NO_VICTIMS)
+        sim.cycle()
+    assert not (sim.running() and found == [True])
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        '"enqueue, reclaim, allocate, backfill, preempt"',
+        "[enqueue, reclaim, allocate, {name: backfill, arguments: {mode: easy}}, preempt]",
+    ],
+)
+def test_who_ran_and_came_back_keeps_nobody_out_either(actions: str) -> None:
+    """Two were evicted for more important ones; their pods are there again, and fit on no node."""
+    by = policy(EVERYTHING.replace('"enqueue, reclaim, allocate, backfill, preempt"', actions))
+    high: dict[str, Any] = {"priority_class_name": "high"}
+    pieces = [[node(f"n{at}", "8"), *one(f"r{at}", "4", on=f"n{at}", disruption="Never")] for at in range(2, 5)]
+    lows = [*one("low0", "7"), *one("low1", "7")]
+    sim = Simulation(world(queue(), priority_class("high", 10), node("n0", "8"), node("n1", "8"), *pieces, *lows), by)
+    sim.settle()
+    for at in range(2):
+        come(sim, group(f"urgent{at}", at=1, **high), pod(f"urgent{at}-0", "7", of=f"urgent{at}", at=1, priority=10))
+    assert len(sim.evictions) == 2
+    come(sim, *[obj for at in range(6) for obj in one(f"small{at}", "2", at=sim.now)])
+    assert len(sim.running("small")) == 6
+
+
+def test_who_asks_for_more_than_a_lowered_capability_keeps_nobody_out() -> None:
+    objects = [queue("a", capability={"cpu": "8"}), queue("b"), node("n0", "8")]
+    sim = Simulation(world(*objects), NO_VICTIMS)
+    come(sim, group("gang", 2, queue="a"), held_job("job", 2, "3", "gang"))
+    assert sim.last.verdicts["ns/gang"].enqueued
+    sim.model.apply(Upsert(queue("a", capability={"cpu": "5"})))
+    come(sim, *[obj for at in range(2) for obj in one(f"b{at}", "4", at=2, queue="b")])
+    assert len(sim.running("b")) == 2

@@ -80,3 +80,16 @@ def test_who_has_enough_pods_that_may_preempt_is_let_in() -> None:
         pod("meek", "2", of="gang", at=1, priority=10, preemption_policy="Never"),
     ]
     assert run(full("default", *three), BY, now=10).verdicts["ns/gang"].enqueued
+
+
+def test_nobody_is_told_that_a_larger_share_would_help() -> None:
+    """The queue deserves 8 CPUs of 16; reclaim would fetch no more for it than for others."""
+    gang = [
+        group("gang", 3, at=1, priority_class_name="meek"),
+        *members("gang", 3, "4", at=1, priority=10, priority_class_name="meek", preemption_policy="Never"),
+    ]
+    sim = Simulation(full("other", *gang), BY)
+    for _ in range(3):
+        sim.cycle()
+        assert sim.last.reason("gang") == "WaitingInQueue"
+        sim.tick()
