@@ -42,6 +42,7 @@ from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
 from operators.scheduler.deferred import Rank
 from operators.scheduler.pace import MESSAGE_SECONDS, Pace
+from operators.scheduler.put_off_starts import PutOffStarts
 from operators.scheduler.status_diff import Difference, Wanted, difference, fell, manifest, start_moved, start_of
 from operators.scheduler.status_queue import Due, StatusQueue
 from operators.scheduler.unconfirmed import Unconfirmed
@@ -106,7 +107,9 @@ class StatusWriter:
         """Of new groups without pods: since when that is known."""
         cache.listeners.append(self._heard)
         self._noted: dict[str, tuple[Verdict, PodGroup]] = {}
-        """What was last made of a group: while neither verdict nor group changes, nothing else comes of it."""
+        """What was last made of a group: while neither verdict nor group changes, nothing else comes of it, but for a
+        start whose correction was put off."""
+        self._put_off = PutOffStarts()
 
     @property
     def pending(self) -> int:
@@ -116,34 +119,57 @@ class StatusWriter:
     def report(self, report: Report) -> Iterator[None]:
         """Note how groups stand after a cycle; never waits, but goes over them in pieces of a few milliseconds."""
         for key in self._noted.keys() - report.verdicts.keys() if report.whole else report.gone:
-            self._noted.pop(key, None)
+            self._forget(key)
         for number, (key, verdict) in enumerate(report.verdicts.items(), start=1):
             if not number % GROUPS_AT_ONCE:
                 yield
             group = self._cache.groups.get(key)
             if verdict.shadow or group is None:
-                self._noted.pop(key, None)
+                self._forget(key)
                 continue
             noted = self._noted.get(key)
             if noted is not None and noted[1] is group and noted[0] == verdict:
                 continue
-            self._noted[key] = verdict, group
-            wanted = Wanted(
-                group.metadata.uid,
-                verdict_conditions(verdict, group.metadata.generation),
-                verdict.attempts,
-                in_units(verdict.charged) if verdict.charged else None,
-                verdict.estimate,
-            )
-            # What a waiting group lacks may be another thing in a moment: that counts only once it is written.
-            sure = {conditions.ENQUEUED} if not verdict.scheduled else conditions.SCHEDULER_TYPES
-            counts = conditions.of_types(wanted.conditions, sure)
-            self._cache.decided(key, wanted.uid, counts, wanted.attempts, wanted.charged)
-            self._queue.discard(key)
-            self._held.discard(key)
-            self._sort(key, group, verdict, wanted)
+            self._note(key, group, verdict)
+        for number, key in enumerate(self._put_off.due(), start=1):
+            if not number % GROUPS_AT_ONCE:
+                yield
+            group = self._cache.groups.get(key)
+            noted = self._noted.get(key)
+            if group is not None and noted is not None and noted[1].metadata.uid == group.metadata.uid:
+                self._note(key, group, noted[0])
         if self.pending:
             self._loop.wake()
+
+    def _note(self, key: str, group: PodGroup, verdict: Verdict) -> None:
+        """This is how a group stands: what is to be said of it, and when."""
+        self._noted[key] = verdict, group
+        wanted = Wanted(
+            group.metadata.uid,
+            verdict_conditions(verdict, group.metadata.generation),
+            verdict.attempts,
+            in_units(verdict.charged) if verdict.charged else None,
+            verdict.estimate,
+        )
+        # What a waiting group lacks may be another thing in a moment: that counts only once it is written.
+        sure = {conditions.ENQUEUED} if not verdict.scheduled else conditions.SCHEDULER_TYPES
+        counts = conditions.of_types(wanted.conditions, sure)
+        self._cache.decided(key, wanted.uid, counts, wanted.attempts, wanted.charged)
+        self._queue.discard(key)
+        self._held.discard(key)
+        self._sort(key, group, verdict, wanted)
+        self._put_off.look(key, group.status.estimated_start, verdict.estimate)
+
+    def _forget(self, key: str) -> None:
+        """Nothing is to be said of a group as it was."""
+        self._noted.pop(key, None)
+        self._put_off.discard(key)
+
+    def _written(self, key: str, group: PodGroup) -> None:
+        """A group says what it was to say. By now its start may be another one, which is to be written later."""
+        noted = self._noted.get(key)
+        if noted is not None and noted[1].metadata.uid == group.metadata.uid:
+            self._put_off.look(key, group.status.estimated_start, noted[0].estimate)
 
     def _sort(self, key: str, group: PodGroup, verdict: Verdict, wanted: Wanted) -> None:
         """Have it written when its time has come."""
@@ -214,7 +240,7 @@ class StatusWriter:
         self._held.discard(key)
         if self._cache.whole(key):
             # The evictions were given up: what the next cycle says counts, even if it is the same.
-            self._noted.pop(key, None)
+            self._forget(key)
         else:
             self._queue.put_urgent(key, wanted)
 
@@ -289,6 +315,7 @@ class StatusWriter:
             return True
         apart = difference(group, wanted)
         if apart is Difference.NOTHING:
+            self._written(key, group)
             return True
         if self._queue.must_be_read(key):
             return await self._read(key, wanted)
@@ -333,6 +360,7 @@ class StatusWriter:
         written = decoder(PodGroup).decode(payload)
         self._count_wait(group, written, since)
         self._cache.observed(written)
+        self._written(key, written)
         return True
 
     def _count_wait(self, group: PodGroup, written: PodGroup, since: float) -> None:

@@ -205,7 +205,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "in-vain-again", "kbatch/engine/actions/enqueue.py",
-        "        if comer.again:\n            self._in_queue.go_on(job)", "        if False:\n            self._in_queue.go_on(job)",
+        "        if comer.again:\n            self._in", "        if False:\n            self._in",
         "groups that were evicted and find no room for their new pods keep others out",
     ),
     Mutant(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
@@ -26,7 +27,8 @@ Row: TypeAlias = Mapping[str, str]
 
 
 def rows(lines: Lines, needed: tuple[str, ...], known: tuple[str, ...] = ()) -> Iterator[tuple[int, Row]]:
-    """Each line below the header by the names of its columns, with its number. Columns not named here are of no use.
+    """Each line below the header by the names of its columns, with its number. Columns not named here are ignored, with
+    a warning where the name is like that of a known one that is not there.
 
     Raises:
         LineError: a needed column is not there, one of use is there twice, a line has more or fewer columns than the
@@ -55,11 +57,10 @@ def rows(lines: Lines, needed: tuple[str, ...], known: tuple[str, ...] = ()) -> 
         for name in (*needed, *known):
             if header.count(name) > 1:
                 raise LineError(at, "", f"the first line names column {name!r} twice")
-        for name in header:
+        for name in dict.fromkeys(header):
             near = difflib.get_close_matches(name, {*known} - {*header}, 1, 0.8) if name not in known else []
             if near and name not in needed:
-                what = f"there is no column {name!r}; is {near[0]!r} meant? Else give it a name that is less like it"
-                raise LineError(max(at, 1), "", what)
+                _warn(f"column {name!r} is ignored; is {near[0]!r} meant?")
         for values in table:
             unfinished = False
             if not any(value.strip() for value in values):
@@ -69,6 +70,11 @@ def rows(lines: Lines, needed: tuple[str, ...], known: tuple[str, ...] = ()) -> 
             yield at, dict(zip(header, values, strict=True))
     except csv.Error as error:
         raise LineError(at, "", str(error)) from None
+
+
+def _warn(text: str) -> None:
+    """A sentence on standard error, where commands put theirs, of what does not end the reading."""
+    print(f"kbatch: {text}", file=sys.stderr)
 
 
 _JOB: Final = ("arrival", "duration")

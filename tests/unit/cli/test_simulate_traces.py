@@ -42,6 +42,23 @@ def test_a_trace_runs_as_it_is_asked_to(trace: str, options: tuple[str, ...], st
     assert [job["start"] for job in json.loads(out)["jobs"].values()] == starts
 
 
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_column_like_a_known_one_is_a_warning_and_no_more(tmp_path: Path, output: str) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("arrival,duration,queued\n0,10,1\n")
+    status, out, err = run("--trace", str(path), "--format", "csv", "--nodes", "4", "-o", output)
+    assert (status, err) == (0, "kbatch: column 'queued' is ignored; is 'queue' meant?\n")
+    assert out
+
+
+def test_a_needed_column_that_is_misspelt_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("arrival,durations,queued\n0,10,1\n")
+    status, out, err = run("--trace", str(path), "--format", "csv", "--nodes", "4")
+    assert (status, out) == (2, "")
+    assert err == f"kbatch: {path}, line 1: the first line names no column 'duration'; there is 'durations'\n"
+
+
 def test_an_archive_format_and_a_picture(tmp_path: Path) -> None:
     picture = tmp_path / "run.svg"
     status, out, _ = run(

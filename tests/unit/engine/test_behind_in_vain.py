@@ -156,7 +156,7 @@ def test_who_stands_behind_another_comes_in_by_its_age(remembers: bool) -> None:
 @pytest.mark.parametrize("quota", [False, True])
 def test_those_behind_are_not_asked_one_by_one(quota: bool) -> None:
     """Nobody is old enough yet to come in by age; a quota that is far from used up tells nobody from another."""
-    hard = {"requests.cpu": "10000"}
+    hard: dict[str, str | int | float] = {"requests.cpu": "10000"}
     status = ResourceQuotaStatus(hard=hard, used={"requests.cpu": "0"})
     limits = [ResourceQuota(metadata=Metadata(name="quota", namespace="ns"), status=status)]
     waiting = [obj for at in range(300) for obj in one(f"large{at}", "7", at=at // 100)]

@@ -18,12 +18,15 @@ from kbatch.api.objects import Condition, EstimatedStart, Node, Pod, PodGroup, S
 from kbatch.api.reasons import BindFailed, NotEnoughTasks, QueueOverused, Reason, Reserved
 from kbatch.engine import Report, StartEstimate, Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
+from kbatch.model.events import Delete
 from kbatch.times import SECOND
-from operators.scheduler import status
+from operators.scheduler import put_off_starts, status
 from operators.scheduler.cache import Cache
 from operators.scheduler.deferred import LATE_SECONDS, Rank
 from operators.scheduler.pace import HOLDS, MESSAGE_SECONDS, REST_SECONDS, START_SECONDS, WRITES_AT_ONCE
+from operators.scheduler.put_off_starts import PutOffStarts
 from operators.scheduler.status import StatusWriter
+from operators.scheduler.status_diff import start_moved, start_of
 from operators.scheduler.status_queue import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FLOOD
 from tests.unit.scheduler.fakes import (
     Call,
@@ -849,6 +852,225 @@ async def test_a_start_that_moved_a_moment_after_it_was_written_is_written_later
         now += START_SECONDS
         await until(lambda: len(api.calls) == 3 and not writer.pending)
         assert list(map(starts_in, api.calls)) == [9_000, 9_000, 3_000]
+
+
+class Time:
+    """Both clocks, the wall's and the monotonic one, in seconds from the beginning of a test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passed = 0.0
+        self.began = float(int(time.time()))
+        monkeypatch.setattr(time, "time", lambda: self.began + self.passed)
+
+    def monotonic(self) -> float:
+        return 1000.0 + self.passed
+
+    def start(self, at: float, name: str = "g", reason: Reason | None = None) -> dict[str, Verdict]:
+        """A group that waits, and is to start so many seconds from the beginning."""
+        instant = int((self.began + at) * SECOND)
+        estimate = StartEstimate(instant, instant, "reservation")
+        verdict = waiting(name=name)[f"ns/{name}"]
+        verdict = msgspec.structs.replace(verdict, estimate=estimate, reason=reason or verdict.reason)
+        return {f"ns/{name}": verdict}
+
+    def written(self, call: Call) -> float:
+        """The start that was written, in seconds from the beginning."""
+        said: str = call.body["status"]["estimatedStart"]["time"]
+        return datetime.fromisoformat(said).timestamp() - self.began
+
+
+@pytest.fixture
+def both(monkeypatch: pytest.MonkeyPatch) -> Time:
+    return Time(monkeypatch)
+
+
+@pytest.mark.parametrize("every", [True, False], ids=["all verdicts", "what changed"])
+async def test_a_small_correction_of_a_start_is_written_when_it_is_large_beside_what_is_left(
+    every: bool, both: Time
+) -> None:
+    """That takes no more than a report, with the same verdict or with none."""
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    async with writing(api, cache, clock=both.monotonic) as writer:
+        finish(writer.report(Report(both.start(36_000))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        verdicts = both.start(33_000)
+        finish(writer.report(Report(verdicts)))
+        for both.passed in (1_000, 2_999, 3_000):
+            finish(writer.report(Report(verdicts) if every else Report({}, whole=False)))
+            assert writer.pending == 0, "3,000 s are no more than a tenth of 30,000 s"
+        both.passed = 3_001
+        finish(writer.report(Report(verdicts) if every else Report({}, whole=False)))
+        await until(lambda: len(api.calls) == 2 and not writer.pending)
+        assert list(map(both.written, api.calls)) == [36_000, 33_000]
+        for both.passed in (10_000, 32_900):
+            finish(writer.report(Report(verdicts) if every else Report({}, whole=False)))
+            assert writer.pending == 0
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "answer lost"])
+async def test_a_start_that_moved_a_little_while_the_one_before_was_being_written_is_corrected_too(
+    answered: bool, both: Time
+) -> None:
+    api, cache = FakeApi(gate=asyncio.Event()), cache_with(group(), *placed())
+    well = server(cache)
+    lost = NoAnswerError("PATCH", END, sent=True, why="cut")
+    api.on("PATCH", END, well if answered else lost, well)
+    async with writing(api, cache, clock=both.monotonic) as writer:
+        finish(writer.report(Report(both.start(36_000))))
+        await until(lambda: api.open_ == 1)
+        finish(writer.report(Report(both.start(33_000))))
+        if not answered:
+            cache.receive(told(msgspec.json.decode(well(api.calls[0]), type=PodGroup)))
+        assert api.gate is not None
+        api.gate.set()
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        both.passed = 3_001
+        finish(writer.report(Report({}, whole=False)))
+        await until(lambda: len(api.calls) == 2 and not writer.pending)
+        assert list(map(both.written, api.calls)) == [36_000, 33_000]
+
+
+async def test_what_is_put_off_goes_by_what_the_status_says_in_the_end(both: Time) -> None:
+    """While a start is being written it moves again, to where it is off by less from what stood there before."""
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    async with writing(api, cache, clock=both.monotonic) as writer:
+        finish(writer.report(Report(both.start(36_000))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        both.passed, api.gate = 40, asyncio.Event()
+        finish(writer.report(Report(both.start(31_000))))
+        await until(lambda: api.open_ == 1)
+        finish(writer.report(Report(both.start(34_000))))
+        api.gate.set()
+        await until(lambda: len(api.calls) == 2 and not writer.pending)
+        both.passed = 4_001
+        finish(writer.report(Report({}, whole=False)))
+        await until(lambda: len(api.calls) == 3 and not writer.pending)
+        assert list(map(both.written, api.calls)) == [36_000, 31_000, 34_000]
+
+
+async def test_other_words_that_are_written_meanwhile_do_not_lose_the_correction(both: Time) -> None:
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    async with writing(api, cache, clock=both.monotonic) as writer:
+        finish(writer.report(Report(both.start(36_000))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        both.passed = 100
+        finish(writer.report(Report(both.start(33_000, reason=Reserved("ns/other", "cpu", 1)), whole=False)))
+        await until(lambda: len(api.calls) == 2 and not writer.pending)
+        both.passed = 3_001
+        finish(writer.report(Report({}, whole=False)))
+        await until(lambda: len(api.calls) == 3 and not writer.pending)
+        assert list(map(both.written, api.calls)) == [36_000, 36_000, 33_000]
+
+
+async def test_a_correction_that_is_due_comes_no_sooner_than_any_other(both: Time) -> None:
+    """Half a minute after the start was written last, and one after the other."""
+    names = ("a", "b", "c")
+    api, cache = FakeApi(), cache_with(*map(group, names))
+    for name in names:
+        cache.receive(told(*placed(name)))
+    async with writing(api, cache, clock=both.monotonic) as writer:
+        for at, writes in ((400, (1, 2, 3)), (365, (3, 3, 3))):
+            for name, count in zip(names, writes, strict=True):
+                finish(writer.report(Report(both.start(at, name), whole=False)))
+                await until(lambda count=count: len(api.calls) == count and not writer.pending)  # type: ignore[misc]
+        both.passed = 16  # 35 s are more than a tenth of 349 s
+        finish(writer.report(Report({}, whole=False)))
+        assert writer.pending == 3
+        both.passed = START_SECONDS - 1
+        assert writer._queue.take() is None
+        for count in range(1, 4):
+            both.passed = START_SECONDS + count
+            await until(lambda count=count: len(api.calls) == 3 + count)  # type: ignore[misc]
+        await until(lambda: not writer.pending)
+        assert {both.written(call) for call in api.calls[3:]} == {365}
+
+
+@pytest.mark.parametrize("news", ["gone", "not named", "starts", "not planned", "back", "far", "deleted"])
+async def test_of_a_group_that_stands_otherwise_no_correction_is_put_off(news: str, both: Time) -> None:
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    async with writing(api, cache, clock=both.monotonic) as writer:
+        finish(writer.report(Report(both.start(36_000))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        both.passed = 40
+        finish(writer.report(Report(both.start(33_000))))
+        assert (len(writer._put_off), writer.pending) == (1, 0)
+        if news == "deleted":
+            cache.receive(told(Delete(PodGroup, "ns", "g")))
+        report = {
+            "gone": Report({}, whole=False, gone=["ns/g"]),
+            "not named": Report({}),
+            "starts": Report(whole(), whole=False),
+            "not planned": Report(waiting(), whole=False),
+            "back": Report(both.start(36_010), whole=False),
+            "far": Report(both.start(20_000), whole=False),
+            "deleted": Report(both.start(33_000), whole=False),
+        }[news]
+        finish(writer.report(report))
+        assert len(writer._put_off) == 0
+        both.passed = 34_000
+        before = len(api.calls)
+        finish(writer.report(Report({}, whole=False)))
+        await until(lambda: not writer.pending)
+        assert len(api.calls) == before + (news in {"starts", "not planned", "far"}), "what was said of it, at most"
+
+
+async def test_of_starts_that_are_put_off_the_next_one_is_looked_at_alone(
+    both: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = PutOffStarts()
+    began = int(both.began) * SECOND
+
+    def look(number: int, moved: int) -> None:
+        at = began + (36_000 - moved) * SECOND
+        waits.look(
+            f"g{number}", start_of(StartEstimate(began + 36_000 * SECOND, None, "x")), StartEstimate(at, None, "x")
+        )
+
+    for number in range(1_000):
+        look(number, 1_000 + number)
+    looked = 0
+
+    def counted(standing: EstimatedStart | None, estimate: StartEstimate | None) -> bool:
+        nonlocal looked
+        looked += 1
+        return start_moved(standing, estimate)
+
+    monkeypatch.setattr(put_off_starts, "start_moved", counted)
+    assert (list(waits.due()), looked) == ([], 1)
+    both.passed = 36_000 - 11 * 1_997 + 1
+    assert list(waits.due()) == ["g999", "g998", "g997"], "11 times what it moved by before the start that was told"
+    assert looked == 5
+    for moved in range(1, 2_000):
+        for number in (3, 4):
+            look(number, 50 + moved % 900)
+    assert len(waits) == 997
+    assert len(waits._order) <= 2 * len(waits) + status.GROUPS_AT_ONCE
+    for number in range(1_000):
+        waits.discard(f"g{number}")
+    assert len(waits) == 0
+    assert len(waits._order) <= status.GROUPS_AT_ONCE
+    both.passed = 36_000
+    assert list(waits.due()) == []
+
+
+async def test_starts_that_are_put_off_come_in_the_order_in_which_they_are_due(both: Time) -> None:
+    waits = PutOffStarts()
+
+    def look(key: str, said: float, now: float) -> None:
+        at = int((both.began + said) * SECOND), int((both.began + now) * SECOND)
+        waits.look(key, start_of(StartEstimate(at[0], at[0], "x")), StartEstimate(at[1], at[1], "x"))
+
+    look("a", 32_000, 30_000)  # after 10,000 s
+    look("b", 21_500, 20_500)  # after 10,500 s
+    look("c", 23_000, 21_000)  # after 1,000 s,
+    look("c", 22_000, 21_000)  # but it moved on: after 11,000 s
+    both.passed = 10_000
+    assert list(waits.due()) == []
+    both.passed = 10_001
+    assert list(waits.due()) == ["a"]
+    both.passed = 11_001
+    assert list(waits.due()) == ["b", "c"]
+    assert len(waits) == 0
 
 
 async def test_who_starts_or_is_planned_no_more_is_to_start_at_no_time() -> None:

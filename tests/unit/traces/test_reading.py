@@ -125,6 +125,33 @@ def test_a_table_needs_no_more_than_two_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("form", "text", "warnings"),
+    [
+        (TraceForm.CSV, "arrival,duration,cpus\n1,2,3\n", ["column 'cpus' is ignored; is 'cpu' meant?"]),
+        (TraceForm.CSV, "arrival,duration,queued\n1,2,x\n", ["column 'queued' is ignored; is 'queue' meant?"]),
+        (TraceForm.CSV, "queued,arrival,queue,duration\nx,1,q,2\n", []),
+        (TraceForm.CSV, "arrival,duration,comment\n1,2,x\n", []),
+        (
+            TraceForm.CSV,
+            "arrival,duration,task,task,gpus\n1,2,3,4,5\n",
+            ["column 'task' is ignored; is 'tasks' meant?", "column 'gpus' is ignored; is 'gpu' meant?"],
+        ),
+        (
+            TraceForm.OPENB,
+            OPENB.replace("scheduled_time", "schedule_time"),
+            ["column 'schedule_time' is ignored; is 'scheduled_time' meant?"],
+        ),
+    ],
+)
+def test_a_column_that_is_ignored_is_told_of_if_a_known_one_may_be_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: TraceForm, text: str, warnings: list[str]
+) -> None:
+    trace = load(tmp_path, form, text)
+    assert trace.jobs[0].shape.cpu == (1000 if form is TraceForm.CSV else 12_000), "by the columns that are known alone"
+    assert capsys.readouterr().err == "".join(f"kbatch: {warning}\n" for warning in warnings)
+
+
+@pytest.mark.parametrize(
     ("form", "text", "sentence"),
     [
         (TraceForm.SWF, "1 0 -1 9\n", "line 1: there are 4 columns, not 18"),
@@ -146,8 +173,12 @@ def test_a_table_needs_no_more_than_two_columns(tmp_path: Path) -> None:
         ),
         (TraceForm.CSV, "", "line 1: the first line names no column 'arrival'"),
         (TraceForm.CSV, "arival,duration\n", "line 1: the first line names no column 'arrival'; there is 'arival'"),
+        (
+            TraceForm.CSV,
+            "arrival,durations,cpus\n",
+            "line 1: the first line names no column 'duration'; there is 'durations'",
+        ),
         (TraceForm.CSV, "a,a,arrival,duration,cpu,cpu\n", "line 1: the first line names column 'cpu' twice"),
-        (TraceForm.CSV, "arrival,duration,task\n1,2,3\n", "line 1: there is no column 'task'; is 'tasks' meant?"),
         (TraceForm.CSV, "arrival,duration\n1,2\n1,2,3\n", "line 3: there are 3 columns, and the first line names 2"),
         (TraceForm.CSV, "arrival,duration\n1,\n", "line 2: duration: '' is no number of seconds"),
         (TraceForm.CSV, "arrival,duration\n-2,1\n", "line 2: arrival: '-2' is before the start"),
