@@ -305,6 +305,12 @@ MUTANTS: Final = (
         "others take the part of a hard cap that a planned start needs",
     ),
     Mutant(
+        "budgets-side-by-side", _PLANNED,
+        "ending = {dimension: amount - endless.get(dimension, 0) for dimension, amount in most.items()}",
+        "ending = self._most([each for each in mine if each.job.ends], True)",
+        "planned starts with a lifetime and without one add up, though at different instants: a promise is broken",
+    ),
+    Mutant(
         "budget-not-kept", _PLANNED,
         "queue.charged += charged", "queue.charged += 0",
         "others use up the excessBudget that a planned start is going to be charged",
@@ -395,6 +401,11 @@ MUTANTS: Final = (
         "due-starts-give-way", "kbatch/engine/reservation/promises.py",
         "stands = start if not due or _clearing(session, start) else None", "stands = None if due else start",
         "a start that is due loses its place while pods leave its nodes",
+    ),
+    Mutant(
+        "planned-though-it-starts", "kbatch/engine/actions/in_queue.py",
+        "if left is None or any(", "if True or any(",
+        "the first group that waits is not in queue when its start is to be planned, for one that starts just then",
     ),
     Mutant(
         "binds-begin-again", "kbatch/engine/reservation/ends.py",

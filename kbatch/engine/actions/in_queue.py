@@ -45,6 +45,8 @@ class InQueue:
         planned = context.planned
         self.ageing = 0 if planned is not None else context.session.policy.ageing
         self.spare = planned.depth if planned is not None else 1
+        self._left = dict(sums.room) if planned is not None else None
+        """Where starts are planned, what is idle beside the groups in queue that may start in this cycle."""
         self._turns = max(_CANDIDATES, self.spare) if planned is not None else 0
         """So many more groups in queue wait for their turn and are promised no room."""
 
@@ -56,7 +58,8 @@ class InQueue:
         if session.queue(job.queue).record.capability or self._sums.quotas.of(job.job.namespace):
             return False
         aged = self.spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
-        self.spare -= int(aged)
+        if aged and not self._starts_at_once(rest.kept):
+            self.spare -= 1
         if self._turns > 0:
             self._turns -= 1
         elif not attempt(session, job, partial(self._keeps_idle, job, aged=aged), False):
@@ -82,12 +85,23 @@ class InQueue:
         if there:
             self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill
         aged = self.spare > 0 and self._ages_in_queue(job)
-        self.spare -= int(aged)
+        if aged and not (wanted is not None and self._starts_at_once(wanted.kept)):
+            self.spare -= 1
         idle = self._keeps_idle(job, aged=aged)
         if wanted is None or there or idle or self._context.ledger.expired(job):
             return
         if not beyond_capability(session.queue(job.queue), wanted.least):  # it may have been lowered
             self.promise(job, wanted.kept)
+
+    def _starts_at_once(self, kept: Resources) -> bool:
+        """Whether a group may start in this cycle, by the sum of what is idle beside those that were asked before: its
+        start need not be planned, and the next in order takes its turn.
+        """
+        left = self._left
+        if left is None or any(amount > left.get(name, 0) for name, amount in kept.items()):
+            return False
+        self._left = {name: amount - kept.get(name, 0) for name, amount in left.items()}
+        return True
 
     def _keeps_idle(self, job: JobState, *, aged: bool) -> bool:
         """Whether room that was promised to the group would stand idle."""

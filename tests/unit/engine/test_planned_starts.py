@@ -1022,6 +1022,21 @@ def test_what_is_kept_for_planned_starts_keeps_nobody_out_of_the_queue() -> None
     assert [name for name in "abcd" if second.verdicts[f"ns/{name}"].enqueued] == ["a", "b", "c"]
 
 
+def test_the_first_that_waits_is_in_queue_though_another_starts_just_then() -> None:
+    """`second` takes the 2 CPUs that came free; of what follows `third` may use what it leaves, and `next` may not."""
+    by = policy("actions: [enqueue, allocate, {name: backfill, arguments: {mode: easy}}]" + TIERS)
+    second = group("second", at=1)
+    second.status.conditions = (Condition(type=ENQUEUED, status="True", last_transition_time=stamp(5)),)
+    model = world(
+        node("n1", "2"), second, saying(pod("second-0", "2", of="second", at=1), 8),
+        group("third", at=2, min_resources={"cpu": "1"}), group("next", at=3, min_resources={"cpu": "2"}),
+        group("last", at=4, min_resources={"cpu": "2"}),
+    )  # fmt: skip
+    found = run(model, by, now=17)
+    assert found.binds == {"second-0": "n1"}
+    assert [name for name in ("third", "next", "last") if found.verdicts[f"ns/{name}"].enqueued] == ["third", "next"]
+
+
 def labelled(found: Pod) -> Pod:
     """The pod, which those that are `apart` stand on no node with."""
     found.metadata.labels = {"app": "apart"}

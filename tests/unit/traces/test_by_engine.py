@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from kbatch.api.configuration import DEFAULT
+from kbatch.api.configuration import DEFAULT, DEFAULT_TEXT, parse
 from kbatch.engine import build_policy
 from kbatch.simulator.traces.cluster import Cluster, numbered
 from kbatch.simulator.traces.engine import simulate_by_engine
@@ -56,3 +56,22 @@ def test_what_has_not_started_when_the_clock_stops_has_no_times() -> None:
     result = ran(jobs, numbered(4, 1000, 0), Options(until=50 * SECOND, nodes=False, slices=True))
     assert [(each.start, each.finish, each.nodes) for each in jobs] == [(0, None, ()), (None, None, ())]
     assert result.cut
+
+
+def test_the_start_of_the_first_that_waits_is_planned_though_one_in_queue_starts_just_then() -> None:
+    """`second` is in queue and starts at 17, and at 25 `third` does: the next in order is `wide`, which is in queue by
+    then, so that `long` does not start before it.
+    """
+    plain = '"enqueue, reclaim, allocate, backfill, preempt"'
+    assert plain in DEFAULT_TEXT
+    text = DEFAULT_TEXT.replace(
+        plain, "[enqueue, reclaim, allocate, {name: backfill, arguments: {mode: easy}}, preempt]"
+    )
+    told = [("first", 7, 10, 2), ("second", 10, 8, 2), ("third", 12, 16, 1), ("wide", 15, 17, 2), ("long", 17, 1000, 1)]
+    jobs = [job(name, at, run, 1, shape=Shape(cpu * 1000, 0, 0)) for name, at, run, cpu in told]
+    result = simulate_by_engine(
+        Trace(jobs), Cluster([Shape(2000, 2**40, 0)]), Options(), build_policy(parse(text, "easy.yaml"))
+    )
+    found = json.loads(b"".join(result.encode()))["jobs"]
+    starts = {name: found[name]["start"] for name, *_ in told}
+    assert starts == {"first": 7.0, "second": 17.0, "third": 25.0, "wide": 41.0, "long": 58.0}
