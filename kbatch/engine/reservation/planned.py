@@ -80,7 +80,7 @@ class PlannedStarts:
         self._kept = NOTHING
         self._since = session.now
         self._by_queue: dict[str, Resources] = {}
-        self._besides: dict[str, tuple[Mapping[tuple[str, bool], Resources], int]] = {}
+        self._besides: dict[str, tuple[Mapping[tuple[str, bool], Resources], bool, int]] = {}
         self._columns_of: dict[Hashable, Kept] = {}
         self._for: JobState | None = None
         self._shut: frozenset[int] = frozenset()
@@ -299,7 +299,7 @@ class PlannedStarts:
 
     def _counts(self, name: str) -> bool:
         """Whether anything counts as promised, or charged, to a queue besides: see `_counted`."""
-        promised, charged = self._beside(name)
+        promised, _, charged = self._beside(name)
         return bool(charged) or any(promised.values())
 
     @contextmanager
@@ -308,25 +308,30 @@ class PlannedStarts:
         will be charged as charged.
         """
         queue, promises = self.session.queue(name), self.session.promises
-        promises.besides, charged = self._beside(name)
+        promises.besides, promises.ending_besides, charged = self._beside(name)
         queue.charged += charged
         try:
             yield
         finally:
-            promises.besides = {}
+            promises.besides, promises.ending_besides = {}, False
             queue.charged -= charged
 
-    def _beside(self, name: str) -> tuple[Mapping[tuple[str, bool], Resources], int]:
-        """What counts as promised to the groups of a queue without a lifetime, and with one, and as charged."""
+    def _beside(self, name: str) -> tuple[Mapping[tuple[str, bool], Resources], bool, int]:
+        """What counts as promised to the groups of a queue without a lifetime, and with one; whether any of them has
+        one; and what counts as charged.
+
+        Together the first two are the most that all hold at once, with what has ended by then: what either hold alone
+        may be at different instants, so that the second may be below 0.
+        """
         found = self._besides.get(name)
         if found is None:
             promises = self.session.promises
             mine = [each for each in self._laid if each.job.queue == name and each.job.key not in promises]
-            amounts = {
-                (name, ends): self._most([each for each in mine if each.job.ends == ends], ends)
-                for ends in (False, True)
-            }
-            found = self._besides[name] = amounts, self._most_charged(mine)
+            endless = self._most([each for each in mine if not each.job.ends], False)
+            most = self._most(mine, None)
+            ending = {dimension: amount - endless.get(dimension, 0) for dimension, amount in most.items()}
+            amounts = {(name, False): endless, (name, True): ending}
+            found = self._besides[name] = amounts, any(each.job.ends for each in mine), self._most_charged(mine)
         return found
 
     def _of_cap(self, queue: QueueState, task: Task) -> int | None:

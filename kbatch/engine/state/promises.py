@@ -29,7 +29,8 @@ class Promises:
         committed: keys of the groups whose sums have changed for good; grows.
 
     Attributes:
-        besides: what counts as promised besides, to groups with a lifetime (True) and without one, by queue.
+        besides: what counts as promised besides, to groups with a lifetime (True) and without one, by queue; below 0
+            where others hold less by then. ending_besides: some of these groups have a lifetime.
     """
 
     def __init__(self, committed: Sequence[str]) -> None:
@@ -38,6 +39,7 @@ class Promises:
         self._kept: dict[str, _Promise] = {}
         self._sums: dict[tuple[str, bool], Resources] = {}
         self.besides: Mapping[tuple[str, bool], Mapping[str, int]] = {}
+        self.ending_besides = False
 
     def keep(self, job: JobState, amounts: Mapping[str, int]) -> None:
         """The group is in queue, and is promised so much beyond what it has."""

@@ -85,6 +85,55 @@ def test_who_keeps_the_queue_within_its_share_beside_a_planned_start_needs_no_bu
     assert (planned(found, "wide"), found.binds) == (100, {"y-0": "n2", "z-0": "n2"})
 
 
+@pytest.mark.parametrize(("cpu", "binds"), [("9", {"y-0": "n2"}), ("10", {})])
+def test_planned_starts_that_meet_at_no_instant_do_not_add_up(cpu: str, binds: dict[str, str]) -> None:
+    """`soon` is on n1 from 100 to 150, then `late`; y keeps the queue within its share of 15 beside either, or not."""
+    model = world(
+        [queue("a", excess_budget=0), queue("b"), *(node(f"n{at}", "10") for at in (1, 2, 3))],
+        of_b("b-1", "n1"), pod("b-stays", "4", on="n2", queue="b"), pod("b-too", "6", on="n3", queue="b"),
+        group("soon", queue="a", at=1), saying(pod("soon-0", "8", of="soon", at=1), 50),
+        job("late", cpu, 2), group("y", queue="a", at=3), pod("y-0", "6", of="y", at=3),
+    )  # fmt: skip
+    found = run(model, flow("conservative"), now=10)
+    assert (planned(found, "soon"), planned(found, "late")) == (100, 150)
+    assert found.binds == binds
+
+
+@MODES
+@pytest.mark.parametrize(("cpu", "binds"), [("9", {"y-0": "n2"}), ("10", {})])
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_ends_by_a_planned_start_does_not_count_beside_it(
+    mode: str, cpu: str, binds: dict[str, str], *, ends: bool
+) -> None:
+    """`runs` is gone when `wide` starts, and one of the two has a lifetime; so has y where `runs` has."""
+    lifetime, other = (600, None) if ends else (None, 600)
+    model = world(
+        [queue("a", excess_budget=0), queue("b"), *(node(f"n{at}", "10") for at in (1, 2, 3))],
+        group("runs", queue="a", lifetime_seconds=lifetime), saying(pod("runs-0", "8", of="runs", on="n1"), 100),
+        pod("b-stays", "4", on="n2", queue="b"), pod("b-too", "6", on="n3", queue="b"),
+        group("wide", queue="a", at=1, lifetime_seconds=other), pod("wide-0", cpu, of="wide", at=1),
+        group("y", queue="a", at=2, lifetime_seconds=lifetime), pod("y-0", "6", of="y", at=2),
+    )  # fmt: skip
+    found = run(model, flow(mode), now=10)
+    assert planned(found, "wide") == 100
+    assert found.binds == binds
+
+
+@MODES
+def test_a_planned_start_that_is_charged_nothing_keeps_nobody_within_the_share(mode: str) -> None:
+    """More is charged to `runs` than the budget is by now; that is no matter for groups without a lifetime."""
+    runs = group("runs", queue="a", lifetime_seconds=600)
+    runs.status = replace(runs.status, excess_charged="100")
+    model = world(
+        [queue("a", excess_budget=50), queue("b"), *(node(f"n{at}", "10") for at in (1, 2, 3))],
+        of_b("b-1", "n1"), runs, pod("runs-0", "4", of="runs", on="n2"), pod("a-stays", "10", on="n3", queue="a"),
+        group("wide", queue="a", at=1), pod("wide-0", "10", of="wide", at=1),
+        group("y", queue="a", at=2), pod("y-0", "6", of="y", at=2),
+    )  # fmt: skip
+    found = run(model, flow(mode), now=10)
+    assert (planned(found, "wide"), found.binds) == (100, {"y-0": "n2"})
+
+
 @MODES
 @pytest.mark.parametrize(("ends", "at"), [(50, 50), (None, None)])
 def test_what_is_charged_to_others_comes_back_when_they_end(mode: str, ends: int | None, at: int | None) -> None:

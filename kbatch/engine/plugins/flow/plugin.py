@@ -301,11 +301,7 @@ class Flow(Plugin):
         do above it; None: any number.
         """
         budget = queue.record.excess_budget
-        if (
-            budget is None
-            or queue.charged <= budget * MILLION
-            or not self.view.promises.besides.get((queue.name, True))
-        ):
+        if budget is None or queue.charged <= budget * MILLION or not self.view.promises.ending_besides:
             return None
         return self._measure.most(self._all(queue), request, self._part(queue))
 
