@@ -26,10 +26,10 @@ from kbatch.model.selectors import host_ports
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS
 
-_KINDS: Final = 32
+_KINDS: Final = 4
 """Of so many kinds such groups keep nobody out; else one more of each kind that there is would come in queue after the
-other, and have its pods made for nothing. Each costs in each cycle what it takes to look for room and victims for it:
-with 100 kinds, on 1,000 nodes where 10,000 groups of 200 shapes wait, a cycle took three times as long.
+other, and have its pods made for nothing. And room and victims are sought for each in each cycle: with 100 kinds, where
+10,000 groups of 200 shapes wait, that took three times as long, and nothing was gained.
 """
 
 
