@@ -164,7 +164,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "one-hole-for-all", _IN_VAIN,
-        "self._pods[kind] = self._pods.get(kind, 0) + count", "self._pods[kind] = 0",
+        "pods[kind] = pods.get(kind, 0) + count", "pods[kind] = 0",
         "one node with room for one pod is kept for all groups that wait for such a node",
     ),
     Mutant(
@@ -195,12 +195,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "in-vain-for-a-port", _IN_VAIN,
-        "            if host_ports(cls.spec):", "            if False:",
+        "if ports and pods.get(", "if False and pods.get(",
         "groups that wait for a host port that is taken keep others out of room that they cannot use",
     ),
     Mutant(
         "in-vain-beside-one-another", _IN_VAIN,
-        "beside = sum(_slots(other, cls) * many for other, many in others)", "beside = 0",
+        "if len(wanted) > 1:", "if False:",
         "a gang whose roles find room only one without the other keeps others out",
     ),
     Mutant(

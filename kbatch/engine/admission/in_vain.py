@@ -12,8 +12,8 @@ Of pods with a host port a node holds one, and none while another pod has the po
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
-from typing import Final
+from collections.abc import Hashable, Sequence
+from typing import Final, TypeAlias
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.placement.enough import could_fit
@@ -22,7 +22,7 @@ from kbatch.engine.placement.ranking import When
 from kbatch.engine.preemption.prospective import never_preempts
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
-from kbatch.model.selectors import host_ports
+from kbatch.model.selectors import HostPort, host_ports
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS
 
@@ -31,6 +31,11 @@ _KINDS: Final = 4
 other, and have its pods made for nothing. And room and victims are sought for each in each cycle: with 100 kinds, where
 10,000 groups of 200 shapes wait, that took three times as long, and nothing was gained.
 """
+
+_Kind: TypeAlias = tuple[tuple[tuple[str, int], ...], int]
+"""What a pod needs, and a number for the nodes that it may use."""
+_Wanted: TypeAlias = tuple[_Kind, frozenset[HostPort], TaskClass, int]
+"""So many pods of a kind, with such ports; and a class of theirs."""
 
 
 class InVain:
@@ -47,7 +52,8 @@ class InVain:
         self._priorities: dict[Hashable, int] = {}
         """By queue and what such groups ask for the highest priority of these groups."""
         self._pods: dict[Hashable, int] = {}
-        """By what they ask for, and of which nodes, the pods for which there was room."""
+        """By what they ask for, and of which nodes, the pods for which there was room; by host ports besides."""
+        self._ports_of: dict[int, frozenset[HostPort]] = {}
 
     def waits(self, job: JobState) -> bool:
         """Whether a group in queue is one of them, of not too many kinds. One that runs in part keeps the room for the
@@ -78,44 +84,57 @@ class InVain:
 
     def _count(self, job: JobState) -> None:
         """The room of its pods is taken, for whoever asks next."""
-        for cls, count in self._wanted(job).values():
-            for kind in {self._kind(cls), self._port_kind(cls)}:
-                self._pods[kind] = self._pods.get(kind, 0) + count
+        pods = self._pods
+        for kind, ports, _, count in self._wanted(job):
+            pods[kind] = pods.get(kind, 0) + count
+            if ports:
+                pods[kind, ports] = pods.get((kind, ports), 0) + count
 
     def _finds_room(self, job: JobState) -> bool:
         """Whether there may be room for what its minimum lacks, beside those that were counted."""
-        if not could_fit(self._rankings, job):
+        wanted, pods = self._wanted(job), self._pods
+        if len(wanted) == 1 and not job.job.roles:
+            if self._rankings.in_sum(wanted[0][2]) < wanted[0][3]:
+                return False  # the quickest answer; the other half of `could_fit` comes below
+        elif not could_fit(self._rankings, job):
             return False
-        wanted = self._wanted(job)
-        for kind, (cls, count) in wanted.items():
-            others = [each for at, each in wanted.items() if at != kind and at[1] == kind[1]]  # on the same nodes
-            beside = sum(_slots(other, cls) * many for other, many in others)
-            if self._pods.get(self._kind(cls), 0) + count + beside > self._rankings.most(cls):
+        for at, (kind, ports, cls, count) in enumerate(wanted):
+            taken = pods.get(kind, 0) + count
+            if len(wanted) > 1:  # beside the others, on the same nodes
+                taken += sum(
+                    _slots(other, cls) * many
+                    for number, (known, _, other, many) in enumerate(wanted)
+                    if number != at and known[1] == kind[1]
+                )
+            if taken > self._rankings.most(cls):
                 return False
-            if host_ports(cls.spec):
-                nodes = self._rankings.of(cls, When.LATER, job).many_open()  # each takes one of them
-                if self._pods.get(self._port_kind(cls), 0) + count > nodes:
-                    return False
+            if ports and pods.get((kind, ports), 0) + count > self._rankings.of(cls, When.LATER, job).many_open():
+                return False  # each takes one of these nodes
         return True
 
-    def _wanted(self, job: JobState) -> Mapping[tuple[Hashable, ...], tuple[TaskClass, int]]:
-        """Of each kind of its pods a class, and how many of them its minimum takes; nothing where it has a choice."""
+    def _wanted(self, job: JobState) -> Sequence[_Wanted]:
+        """Its pods by kind, as many as its minimum takes; nothing where it has a choice."""
         kinds = counts_of(job)
         if len(kinds) == 1:
-            return {self._port_kind(kinds[0][0]): (kinds[0][0], job.missing())}
+            cls = kinds[0][0]
+            return ((self._kind(cls), self._ports(cls), cls, job.missing()),)
         if sum(count for _, _, count in kinds) > job.missing():
-            return {}
-        found: dict[tuple[Hashable, ...], tuple[TaskClass, int]] = {}
+            return ()
+        found: dict[Hashable, _Wanted] = {}
         for cls, _, count in kinds:
-            kind = self._port_kind(cls)
-            found[kind] = cls, found.get(kind, (cls, 0))[1] + count
-        return found
+            kind, ports = self._kind(cls), self._ports(cls)
+            known = found.get((kind, ports))
+            found[kind, ports] = kind, ports, cls, count + (known[3] if known is not None else 0)
+        return list(found.values())
 
-    def _kind(self, cls: TaskClass) -> tuple[Hashable, ...]:
+    def _kind(self, cls: TaskClass) -> _Kind:
         return cls.needs, id(self._rankings.allowed(cls))
 
-    def _port_kind(self, cls: TaskClass) -> tuple[Hashable, ...]:
-        return *self._kind(cls), host_ports(cls.spec)
+    def _ports(self, cls: TaskClass) -> frozenset[HostPort]:
+        found = self._ports_of.get(cls.id)
+        if found is None:
+            found = self._ports_of[cls.id] = host_ports(cls.spec)
+        return found
 
     def _mark(self, job: JobState) -> Hashable:
         """What decides what room the group finds and whose it may be given, its priority aside: all that its pods ask
