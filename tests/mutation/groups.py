@@ -205,7 +205,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "in-vain-again", "kbatch/engine/actions/enqueue.py",
-        "        if comer.again:\n            self._in", "        if False:\n            self._in",
+        "if comer.again and self.context.planned is None:", "if False:",
         "groups that were evicted and find no room for their new pods keep others out",
     ),
     Mutant(

@@ -428,10 +428,12 @@ class _Admission:
         return not self._stays_out(entry, comer.fresh) and self.sums.in_vain.first(job)
 
     def _come_in(self, comer: Comer, job: JobState, kept: Resources) -> None:
-        """The group is in queue from now on, or stays there."""
+        """The group is in queue from now on, or stays there. Where starts are planned, one that was evicted is promised
+        the room for its place in any case: else it would wait longest of all.
+        """
         job.in_queue = True
         self.session.came_in(job, joins=comer.fresh is None and job.key not in self._given)
-        if comer.again:
+        if comer.again and self.context.planned is None:
             self._in_queue.go_on(job)
         else:
             self._in_queue.promise(job, kept)

@@ -289,20 +289,14 @@ def test_who_starts_did_not_wait_in_vain(seed: int) -> None:
     assert not (sim.running() and found == [True])
 
 
-@pytest.mark.parametrize(
-    "actions",
-    [
-        '"enqueue, reclaim, allocate, backfill, preempt"',
-        "[enqueue, reclaim, allocate, {name: backfill, arguments: {mode: easy}}, preempt]",
-    ],
-)
-def test_who_ran_and_came_back_keeps_nobody_out_either(actions: str) -> None:
+def test_who_ran_and_came_back_keeps_nobody_out_either() -> None:
     """Two were evicted for more important ones; their pods are there again, and fit on no node."""
-    by = policy(EVERYTHING.replace('"enqueue, reclaim, allocate, backfill, preempt"', actions))
     high: dict[str, Any] = {"priority_class_name": "high"}
     pieces = [[node(f"n{at}", "8"), *one(f"r{at}", "4", on=f"n{at}", disruption="Never")] for at in range(2, 5)]
     lows = [*one("low0", "7"), *one("low1", "7")]
-    sim = Simulation(world(queue(), priority_class("high", 10), node("n0", "8"), node("n1", "8"), *pieces, *lows), by)
+    sim = Simulation(
+        world(queue(), priority_class("high", 10), node("n0", "8"), node("n1", "8"), *pieces, *lows), policy(EVERYTHING)
+    )
     sim.settle()
     for at in range(2):
         come(sim, group(f"urgent{at}", at=1, **high), pod(f"urgent{at}-0", "7", of=f"urgent{at}", at=1, priority=10))
