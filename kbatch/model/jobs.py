@@ -149,6 +149,11 @@ class Job:
         return self.group is not None and conditions.let_in(self.group.status.conditions)
 
     @property
+    def lifetime(self) -> int | None:
+        """For how many seconds the group says that it is to run; None: it does not."""
+        return self.group.spec.lifetime_seconds if self.group is not None else None
+
+    @property
     def ends(self) -> bool:
         """Whether the group has a lifetime, or is gone and takes its pods with it."""
         if self.group is None:

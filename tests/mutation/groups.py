@@ -246,12 +246,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "kind-stands-behind", "kbatch/engine/carryover/backlog.py",
-        "entry.stated, entry.job.wants_whole_nodes, lifetime", "entry.stated, lifetime",
+        "wishes = entry.job.wants_whole_nodes, entry.job.lifetime", "wishes = (entry.job.lifetime,)",
         "a group stays out of the queue for ever with what is remembered, and comes in without it",
     ),
     Mutant(
         "kind-of-any-lifetime", "kbatch/engine/carryover/backlog.py",
-        "entry.job.wants_whole_nodes, lifetime", "entry.job.wants_whole_nodes",
+        "wishes = entry.job.wants_whole_nodes, entry.job.lifetime", "wishes = (entry.job.wants_whole_nodes,)",
         "a group with another lifetime stays out of the queue with what is remembered, and comes in without it",
     ),
     Mutant(

@@ -38,7 +38,6 @@ def entry_of(context: CycleContext, job: JobState, wanted: Needs | None, *, plai
         fixed = session.plugins.enqueueable(job)
     demand = session.model.demand(model)
     wanted = wanted or Needs({}, {})
-    lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
     sure = tuple(sorted(model.outstanding)) if not job.attempts and foreseen(session, job) else ()
     since = enqueued_since(session, job) if job.backing_off else None
     back = since + session.policy.backoff(job.attempts) if since is not None else 0
@@ -48,7 +47,7 @@ def entry_of(context: CycleContext, job: JobState, wanted: Needs | None, *, plai
         kept=wanted.kept,
         fixed=fixed,
         gated=gated,
-        giving=Giving(model.queue, model.priority, lifetime is None, sure, never_preempts(session, job)),
+        giving=Giving(model.queue, model.priority, model.lifetime is None, sure, never_preempts(session, job)),
         asks=job.asks or tuple(sorted(name for name, amount in wanted.kept.items() if amount)),
         shape=context.feasibility.mark(job),
         triable=not demand.short and bool(demand.uncreated or invalid is None),

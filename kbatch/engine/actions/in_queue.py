@@ -58,8 +58,7 @@ class InQueue:
         if session.queue(job.queue).record.capability or self._sums.quotas.of(job.job.namespace):
             return False
         aged = self.spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
-        if aged and not self._starts_at_once(rest.kept):
-            self.spare -= 1
+        self._take_place(aged, rest.kept)
         if self._turns > 0:
             self._turns -= 1
         elif not attempt(session, job, partial(self._keeps_idle, job, aged=aged), False):
@@ -85,13 +84,17 @@ class InQueue:
         if there:
             self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill
         aged = self.spare > 0 and self._ages_in_queue(job)
-        if aged and not (wanted is not None and self._starts_at_once(wanted.kept)):
-            self.spare -= 1
+        self._take_place(aged, wanted.kept if wanted is not None else None)
         idle = self._keeps_idle(job, aged=aged)
         if wanted is None or there or idle or self._context.ledger.expired(job):
             return
         if not beyond_capability(session.queue(job.queue), wanted.least):  # it may have been lowered
             self.promise(job, wanted.kept)
+
+    def _take_place(self, aged: bool, kept: Resources | None) -> None:
+        """One group less may come in for which there is no room, if this one is such a group and does not start now."""
+        if aged and not (kept is not None and self._starts_at_once(kept)):
+            self.spare -= 1
 
     def _starts_at_once(self, kept: Resources) -> bool:
         """Whether a group may start in this cycle, by the sum of what is idle beside those that were asked before: its

@@ -141,8 +141,7 @@ class InVain:
         for, of nodes and of other pods, and not their number and size alone.
         """
         model = job.job
-        lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
-        wishes = job.strict, model.wants_whole_nodes, lifetime, never_preempts(self._session, job)
+        wishes = job.strict, model.wants_whole_nodes, model.lifetime, never_preempts(self._session, job)
         pods, rest = self._feasibility.asks(job)
         many: Counter[Hashable] = Counter()
         for (cls, role), count in pods.items():

@@ -326,9 +326,8 @@ class Backlog:
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
             self.place = _longer(self.place, -1)
         limit = self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
-        group = entry.job.group
-        lifetime = group.spec.lifetime_seconds if group is not None else None
-        says = entry.strict, entry.fixed is not None, entry.triable, entry.stated, entry.job.wants_whole_nodes, lifetime
+        wishes = entry.job.wants_whole_nodes, entry.job.lifetime
+        says = entry.strict, entry.fixed is not None, entry.triable, entry.stated, *wishes
         self.kind[row] = self.kinds.take((queue, giving, ask, shape, limit, says, tuple(sorted(entry.least.items()))))
         self.created[row], self.told[row] = entry.job.created, 0
         line = self._by_age.get(queue)

@@ -52,8 +52,7 @@ def over_capability(queue: QueueState, tasks: Sequence[Task]) -> Reason | None:
 
 def beyond_capability(queue: QueueState, asked: Mapping[str, int]) -> bool:
     """Whether somebody asks for more than the queue may ever hold: promised room would stand idle for it."""
-    capability = queue.record.capability
-    return bool(capability) and any(asked.get(name, 0) > most for name, most in (capability or {}).items())
+    return any(asked.get(name, 0) > most for name, most in (queue.record.capability or {}).items())
 
 
 class Capability(Limit):

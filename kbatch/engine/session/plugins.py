@@ -160,7 +160,7 @@ class Plugins:
         """What `admission` depends on besides the sums of queues; None where no plugin limits anything."""
         if not self._admission:
             return None
-        lifetime = job.job.group.spec.lifetime_seconds if job.job.group is not None else None
+        lifetime = job.job.lifetime
         return job.queue, lifetime, job.charged, tuple(sorted(asked.items()))
 
     def promise(self, job: JobState, amounts: Mapping[str, int]) -> None:
