@@ -54,6 +54,16 @@ class ByAge:
         if not self._gone:
             return
         ages = self._ages
+        first = 0
+        while (
+            first < len(ages) and ages[first] in self._gone
+        ):  # mostly it is the oldest who leave
+            self._gone.discard(ages[first])
+            first += 1
+        if first:
+            del ages[:first], self._rows[:first]
+            if not self._gone:
+                return
         places = sorted([bisect_left(ages, age) for age in self._gone])
         stays = np.ones(len(ages), np.bool_)
         stays[places] = False

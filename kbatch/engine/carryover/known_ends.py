@@ -51,6 +51,8 @@ class KnownEnds:
         self._of_pod: dict[str, Release] = {}
         self._of: dict[str, tuple[Release, ...]] = {}
         """By key of the group; those of other schedulers' pods by the node's name, behind an @."""
+        self._with_others: set[str] = set()
+        """The names of these nodes."""
         self._fleeting: set[str] = set()
         """Those of these that are worked out in each cycle."""
         self._groups: tuple[Journal[str], int] | None = None
@@ -69,6 +71,7 @@ class KnownEnds:
         names, members = self._changed(model, table, now), model.members
         if names is None:
             self._of, self._of_pod, self._fleeting, self._groups = {}, {}, set(), None
+            self._with_others = set()
             self.near, self.horizon, self._far = (), 0, None
             foreign = (f"@{name}" for name, record in model.nodes.items() if record.foreign)
             names = chain(members, foreign)
@@ -80,7 +83,7 @@ class KnownEnds:
             job = members.get(name)
             tasks = () if job is not None and not job.holding else _tasks(model, job, name)
             if tasks:
-                found[name] = tuple(releases(table, tasks, expected))
+                found[name] = releases(table, tasks, expected)
                 for task in tasks:
                     if not expected.lasting(task):
                         fleeting.add(name)
@@ -123,12 +126,13 @@ class KnownEnds:
         groups, nodes = model.changes.since(self._groups[1]), model.node_changes.since(self._nodes[1])
         if groups is None:
             return None
+        records, others = model.nodes, self._with_others
         if nodes is None:  # who changes most are the pods of groups, and those are known
-            nodes = [*model.nodes, *(name[1:] for name in self._of if name[0] == "@")]
-        foreign = (
+            nodes = [*records, *others]
+        foreign = [
             f"@{name}" for name in nodes
-            if f"@{name}" in self._of or ((record := model.nodes.get(name)) is not None and record.foreign)
-        )  # fmt: skip
+            if name in others or ((record := records.get(name)) is not None and record.foreign)
+        ]  # fmt: skip
         if now < self.horizon:
             late: Iterable[Release] = self.near[: bisect_right(self.near, now, key=_at)]
         else:
@@ -153,6 +157,8 @@ class KnownEnds:
                 come += some
             else:
                 del of[name]
+            if name[0] == "@":
+                (self._with_others.add if some else self._with_others.discard)(name[1:])
         for release in come:
             other = of_pod.get(release.key)
             if other is not None:

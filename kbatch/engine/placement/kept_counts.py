@@ -6,7 +6,7 @@ again costs as much as has changed since, however many nodes there are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -22,6 +22,8 @@ _MOST: Final = 1 << 12
 """So many changed rows are remembered; who has not asked since then works out all rows."""
 _PART: Final = 16
 """Where more than one row in so many has changed, all are worked out: in columns that takes less time."""
+_FEW: Final = 16
+"""So few are worked out one by one in any case."""
 _CELLS: Final = 1 << 23
 """So many numbers of pods, one for each class and row, are kept for one set of groups: 32 MiB."""
 _VALUES: Final = 64
@@ -170,7 +172,7 @@ class KeptCounts:
         self._room = changes.room
         self._room_at, self._held_at = changes.rows.position, self._held_rows.position
         moved = {*rows, *of_groups} if rows is not None and of_groups is not None else None
-        if moved is None or len(moved) * _PART > self._size:
+        if moved is None or self._many(moved):
             self._free.clear()
             self._amounts.clear()
             self._changed.forget()
@@ -193,6 +195,9 @@ class KeptCounts:
                         if each.allowed[row]:
                             each.move(before, now)
         self._changed.note(sorted(others))
+
+    def _many(self, rows: Sized) -> bool:
+        return len(rows) > max(_FEW, self._size // _PART)
 
     def free(self, classes: Iterable[TaskClass]) -> Mapping[str, Column]:
         """What would be free of what the classes ask for; not to be changed, and others after the next `follow`."""
@@ -236,8 +241,7 @@ class KeptCounts:
     def _fit(self, key: tuple[int, int, str], needs: _Needs, allowed: Mask) -> _Fit:
         found = self._fits.get(key)
         rows = self._changed.since(found.position) if found is not None else None
-        many = rows is None or len(rows) * _PART > self._size
-        if found is None or rows is None or many or found.needs != needs or found.allowed is not allowed:
+        if found is None or rows is None or self._many(rows) or found.needs != needs or found.allowed is not allowed:
             column = self._count(needs, allowed, key[1])
             found = _Fit(needs, allowed, key[1], column, int(column.sum()), self._changed.position)
             if len(self._fits) * self._size < _CELLS:

@@ -298,10 +298,11 @@ class NodeRanking:
         if count == 1:
             best = int(key.argmax())
             return [best if some is None else int(some[best])] if key[best] >= 0 else []
-        top = np.argpartition(key, len(key) - count)[len(key) - count :] if len(key) > count else np.arange(len(key))
-        top = top[key[top] >= 0]
+        top = np.flatnonzero(key >= 0)  # first: where nearly all is taken, they are few
         if not len(top):
             return []
+        if len(top) > count:
+            top = top[np.argpartition(key[top], len(top) - count)[len(top) - count :]]
         top = top[np.argsort(-key[top])]
         return self._ladders(top if some is None else some[top], key[top].tolist(), count)
 

@@ -41,14 +41,16 @@ class Release(NamedTuple):
     task: Task
 
 
-def releases(table: NodeTable, tasks: Iterable[Task], expected: Expected) -> Iterator[Release]:
+def releases(table: NodeTable, tasks: Iterable[Task], expected: Expected) -> tuple[Release, ...]:
     """Of each of the pods that stands on a node, and of which it is known, when it ends."""
+    found: list[Release] = []
     for task in tasks:
         row = table.row.get(task.node, -1) if task.holds else -1
-        if row >= 0 and table.open[row]:
+        if row >= 0 and table.open.item(row):
             end = expected.end(task)
             if end is not None:
-                yield Release(end, row, task.key, task)
+                found.append(Release(end, row, task.key, task))
+    return tuple(found)
 
 
 def lifetime_end(job: Job) -> int | None:
