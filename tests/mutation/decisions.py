@@ -137,8 +137,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "many-come-by-age", f"{_ACTIONS}/in_queue.py",
-        "        self.spare -= 1\n        return True", "        return True",
+        "        self.places.take(job.job)\n        return True", "        return True",
         "all aged groups come in queue at once, and none gets its room",
+    ),
+    Mutant(
+        "who-comes-later-keeps-out", f"{_ACTIONS}/places.py",
+        "limit = self._limit(job.queue)\n", "limit = _LAST if self._taken < self.depth else None\n",
+        "who came in queue for room that is gone starts before who waits for longer",
     ),
     Mutant(
         "last-come-first-served", f"{_ACTIONS}/comers.py",

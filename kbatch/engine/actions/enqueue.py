@@ -96,8 +96,8 @@ class _Admission:
         self.backlog = context.backlog
         self.sums = Sums(context)
         self._rows = Rows(context, self.sums)
-        self._in_queue = InQueue(context, self.sums)
         ranks = self.sums.preempts or self.session.plugins.by_priority
+        self._in_queue = InQueue(context, self.sums, ranks=ranks)
         self._lines = Lines(context.session, context.backlog, ranks=ranks)
         self._any_by_age = True
         """Not all of these are groups in queue: those stay it while nothing changes, and nobody grows old enough."""
@@ -119,7 +119,7 @@ class _Admission:
         fresh = yield from self._sort_out()
         if self.session.plugins.looks_ahead:
             fresh = yield from self._give_rows(fresh)
-        self._any_by_age = self._in_queue.spare > 0
+        self._any_by_age = self._in_queue.places.any_left()
         rows, standings = yield from self._standings(backlog.rows)
         comers = self._comers(rows, standings)
         yield TURN
@@ -233,8 +233,9 @@ class _Admission:
         backlog, session = self.backlog, self.session
         chosen = standings == Code.PASSES
         aged = np.zeros(0, np.bool_)
-        if self._in_queue.spare > 0:
+        if self._in_queue.places.any_left():
             aged = _overcome(standings) & (backlog.due[rows] <= session.now) & (backlog.back[rows] <= session.now)
+            aged &= self._in_queue.places.left_for(backlog, rows)
         if aged.any():
             asks = backlog.ask[rows]
             for number in np.unique(asks[aged]).tolist():
@@ -337,7 +338,11 @@ class _Admission:
         """
         if self.session.failed:
             return False
-        return self._in_queue.spare <= 0 or not np.count_nonzero(self.backlog.due[rows] <= self.session.now)
+        places = self._in_queue.places
+        if not places.any_left():
+            return True
+        due = rows[self.backlog.due[rows] <= self.session.now]
+        return not (len(due) and np.count_nonzero(places.left_for(self.backlog, due)))
 
     def _again(self, heap: list[tuple[Any, str]], line: Line) -> None:
         """The first of the line is another one now, which may matter to its place."""

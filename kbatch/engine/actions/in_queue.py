@@ -7,6 +7,7 @@ from typing import Final
 
 from kbatch.api import conditions
 from kbatch.api.objects import timestamp_us
+from kbatch.engine.actions.places import Places
 from kbatch.engine.admission.demand import needs
 from kbatch.engine.admission.sums import Sums
 from kbatch.engine.carryover.backlog import Entry
@@ -35,19 +36,19 @@ class InQueue:
 
     Attributes:
         ageing: for how long a group waits, in microseconds, before it may come in although there is no room for it.
-        spare: so many more groups may come in for which there is no room.
+        places: of such groups.
     """
 
-    def __init__(self, context: CycleContext, sums: Sums) -> None:
+    def __init__(self, context: CycleContext, sums: Sums, *, ranks: bool) -> None:
         self._context = context
         self._session = context.session
         self._sums = sums
         planned = context.planned
         self.ageing = 0 if planned is not None else context.session.policy.ageing
-        self.spare = planned.depth if planned is not None else 1
+        self.places = Places(planned.depth if planned is not None else 1, ranks=ranks, in_order=planned is not None)
         self._left = dict(sums.room) if planned is not None else None
         """Where starts are planned, what is idle beside the groups in queue that may start in this cycle."""
-        self._turns = max(_CANDIDATES, self.spare) if planned is not None else 0
+        self._turns = max(_CANDIDATES, self.places.depth) if planned is not None else 0
         """So many more groups in queue wait for their turn and are promised no room."""
 
     def rests(self, job: JobState) -> bool:
@@ -57,8 +58,8 @@ class InQueue:
             return False
         if session.queue(job.queue).record.capability or self._sums.quotas.of(job.job.namespace):
             return False
-        aged = self.spare > 0 and attempt(session, job, partial(self._ages_in_queue, job), False)
-        self._take_place(aged, rest.kept)
+        aged = self.places.left(job.job) and attempt(session, job, partial(self._ages_in_queue, job), False)
+        self._take_place(job, rest.kept, aged=aged)
         if self._turns > 0:
             self._turns -= 1
         elif not attempt(session, job, partial(self._keeps_idle, job, aged=aged), False):
@@ -83,18 +84,18 @@ class InQueue:
         there = self._turns > 0 and job.bound + len(job.job.waiting) >= job.minimum
         if there:
             self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill
-        aged = self.spare > 0 and self._ages_in_queue(job)
-        self._take_place(aged, wanted.kept if wanted is not None else None)
+        aged = self.places.left(job.job) and self._ages_in_queue(job)
+        self._take_place(job, wanted.kept if wanted is not None else None, aged=aged)
         idle = self._keeps_idle(job, aged=aged)
         if wanted is None or there or idle or self._context.ledger.expired(job):
             return
         if not beyond_capability(session.queue(job.queue), wanted.least):  # it may have been lowered
             self.promise(job, wanted.kept)
 
-    def _take_place(self, aged: bool, kept: Resources | None) -> None:
-        """One group less may come in for which there is no room, if this one is such a group and does not start now."""
+    def _take_place(self, job: JobState, kept: Resources | None, *, aged: bool) -> None:
+        """A group in queue for which there is no room has a place, unless it starts now."""
         if aged and not (kept is not None and self._starts_at_once(kept)):
-            self.spare -= 1
+            self.places.take(job.job)
 
     def _starts_at_once(self, kept: Resources) -> bool:
         """Whether a group may start in this cycle, by the sum of what is idle beside those that were asked before: its
@@ -176,10 +177,10 @@ class InQueue:
             if not in_rows:
                 session.wake.append(entry.due)
             return False
-        if self.spare <= 0:
+        if not self.places.left(job.job):
             return False
         job.asks = job.asks or entry.asks
         if limited(session, self._context.feasibility, job, ()):
             return False
-        self.spare -= 1
+        self.places.take(job.job)
         return True

@@ -55,9 +55,7 @@ class ByAge:
             return
         ages = self._ages
         first = 0
-        while (
-            first < len(ages) and ages[first] in self._gone
-        ):  # mostly it is the oldest who leave
+        while first < len(ages) and ages[first] in self._gone:  # mostly it is the oldest who leave
             self._gone.discard(ages[first])
             first += 1
         if first:

@@ -1037,6 +1037,20 @@ def test_the_first_that_waits_is_in_queue_though_another_starts_just_then() -> N
     assert [name for name in ("third", "next", "last") if found.verdicts[f"ns/{name}"].enqueued] == ["third", "next"]
 
 
+def test_who_is_in_queue_takes_no_place_from_who_comes_before_it_in_order() -> None:
+    """`small` came in for room that is gone; `wide` has waited for longer. `next` comes after it, and stays out."""
+    by = policy("actions: [enqueue, allocate, {name: backfill, arguments: {mode: easy}}]" + TIERS)
+    small = group("small", at=5)
+    small.status.conditions = (Condition(type=ENQUEUED, status="True", last_transition_time=stamp(6)),)
+    model = world(
+        node("n1", "4"), busy(100, "2"), small, saying(pod("small-0", "3", of="small", at=5), 8),
+        group("wide", at=1, min_resources={"cpu": "4"}), group("next", at=7, min_resources={"cpu": "4"}),
+    )  # fmt: skip
+    found = run(model, by, now=17)
+    assert not found.binds
+    assert [name for name in ("wide", "next") if found.verdicts[f"ns/{name}"].enqueued] == ["wide"]
+
+
 def labelled(found: Pod) -> Pod:
     """The pod, which those that are `apart` stand on no node with."""
     found.metadata.labels = {"app": "apart"}
