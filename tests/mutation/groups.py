@@ -266,8 +266,20 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promised-room-goes-beyond-the-share", _ALLOCATE,
-        "return None if modest else ledger.robs(job, _planned(job, tasks))", "return None",
+        "return ledger.robs(job, _planned(job, tasks), modest=modest)",
+        "return ledger.robs(job, _planned(job, tasks), modest=True)",
         "a queue above its share takes promised room",
+    ),
+    Mutant(
+        "room-of-the-more-important-is-taken", _LEDGER,
+        "if above:\n", "if False:\n",
+        "who matters less is bound where a more important group was promised the room, and evicted",
+    ),
+    Mutant(
+        "what-would-not-do-is-kept", _LEDGER,
+        "others += _met(above, {name: amount + request.get(name, 0) for name, amount in free.items()})",
+        "others += above",
+        "room stands idle for a more important group for which it would not do",
     ),
     Mutant(
         "promises-of-later-ones-count", _LEDGER,

@@ -54,6 +54,11 @@ MUTANTS: Final = (
         "after a job was told why it waits, the gathered room is free for all",
     ),
     Mutant(
+        "loser-goes-last", f"{_ROOM}/promises.py",
+        "every[every.index(first) :]", "every[every.index(first) :][:1]",
+        "who loses its room to a higher priority starts after all that were promised theirs later",
+    ),
+    Mutant(
         "promise-without-own", _LEDGER,
         "self._sum.get(name, 0) - (own[1].get(name, 0) if own is not None else 0)", "self._sum.get(name, 0)",
         "a group is kept from the room that it was promised itself",

@@ -303,9 +303,11 @@ def _promised(context: CycleContext, statement: Statement, *, alone: bool) -> bo
     """Whether the room that the statement takes was promised to others: allocate would not give it out. `alone`: the
     job was promised nothing for this step.
     """
-    tasks, ledger = [task for _, task, *_ in statement.recorded()], context.ledger
-    found = ledger.broken(statement.job, tasks) if alone else ledger.robs(statement.job, tasks)
-    return found is not None
+    tasks, ledger, job = [task for _, task, *_ in statement.recorded()], context.ledger, statement.job
+    if alone:
+        return ledger.broken(job, tasks) is not None
+    modest = context.session.plugins.overused(context.session.queue(job.queue), job) is None
+    return ledger.robs(job, tasks, modest=modest) is not None
 
 
 def _take(

@@ -36,14 +36,19 @@ def promises_of_others(context: CycleContext, job: JobState) -> Promises:
 
 def promises_to_keep(context: CycleContext, queue: QueueState, job: JobState, single: Task | None) -> Promises:
     """What other groups were promised that this step of the job must leave to them: all of it where the job was
-    promised nothing for the step, or what was promised before where its queue has had its share.
+    promised nothing for the step; else what more important ones of its queue were, and what was promised before where
+    its queue has had its share.
     """
     ledger = context.ledger
     if single is not None or job.job.shadow:
         return promises_of_others(context, job)
-    if not ledger.promises() or context.session.plugins.overused(queue, job) is None:
+    if not ledger.promises():
         return ()
-    return ledger.promised_before(job)
+    above = ledger.promised_above(job)
+    if context.session.plugins.overused(queue, job) is None:
+        return above
+    before = ledger.promised_before(job)
+    return [*before, *[each for each in above if each not in before]]
 
 
 def promised(context: CycleContext, promises: Promises, names: Collection[str]) -> tuple[Bound, ...]:

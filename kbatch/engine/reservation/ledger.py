@@ -13,7 +13,7 @@ What is here is kept besides these:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, total
+from kbatch.resources import Resources, add_to, total
 
 
 class Ledger:
@@ -84,18 +84,31 @@ class Ledger:
             and not (preempts and holder.queue == job.queue and holder.priority < job.priority and not holder.bound)
         ]  # fmt: skip
 
+    def promised_above(self, job: JobState) -> Sequence[tuple[JobState, Resources]]:
+        """Those of `promises` that overtake the job: they matter more in its queue, and preempt is configured. Whoever
+        takes their room is evicted for them once their pods are there.
+        """
+        if not self.session.policy.has("preempt"):
+            return ()
+        return [each for each in self.promises() if each[0].queue == job.queue and each[0].priority > job.priority]
+
     def _let_in(self, job: JobState) -> tuple[int, int, str]:
         """When the job came in queue: in this cycle, if nobody has been told yet; then who is older."""
         session = self.session
         since = enqueued_since(session, job) if job.job.is_true(ENQUEUED) else None
         return session.now if since is None else since, job.job.created, job.key
 
-    def robs(self, job: JobState, tasks: Sequence[Task]) -> Reason | None:
-        """Whether a job in queue, whose open statement has placed these pods, takes room that was `promised_before`."""
-        others = self.promised_before(job)
-        if not others:
+    def robs(self, job: JobState, tasks: Sequence[Task], *, modest: bool) -> Reason | None:
+        """Whether a job in queue, whose open statement has placed these pods, takes room that would do for what was
+        `promised_above` it; or (not `modest`) room that was `promised_before`.
+        """
+        others = list(self.promised_before(job)) if not modest else []
+        above = [each for each in self.promised_above(job) if each not in others]
+        if not (others or above):
             return None
         request, free = total(task.cls.request for task in tasks), self.session.usable()
+        if above:
+            others += _met(above, {name: amount + request.get(name, 0) for name, amount in free.items()})
         for name in sorted(request):
             holders = [(holder, amounts[name]) for holder, amounts in others if amounts.get(name, 0) > 0]
             kept = sum(amount for _, amount in holders)
@@ -293,3 +306,14 @@ class Ledger:
         if self.session.whole_nodes.active:
             for task, row in self._places:
                 self.session.whole_nodes.hold(task, row, sign)
+
+
+def _met(
+    promises: Sequence[tuple[JobState, Resources]], room: Mapping[str, int]
+) -> Iterator[tuple[JobState, Resources]]:
+    """Those for which so much room would do, the more important ones first."""
+    left = dict(room)
+    for holder, amounts in sorted(promises, key=lambda each: -each[0].priority):
+        if all(amount <= left.get(name, 0) for name, amount in amounts.items()):
+            add_to(left, {name: -amount for name, amount in amounts.items()})
+            yield holder, amounts

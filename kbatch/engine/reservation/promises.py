@@ -8,6 +8,7 @@ again, by itself beside all others: for an earlier instant, or lower nodes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -100,21 +101,52 @@ def known_by_now(planned: PlannedStarts, feasibility: Feasibility, ledger: Ledge
 def taken_over(
     planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, rankings: NodeRankings, by: JobState
 ) -> Iterator[Transaction | Turn]:
-    """Promise others starts that they can keep, whose rooms a job of a higher priority in their queue was promised."""
+    """Promise others starts that they can keep, whose rooms a job of a higher priority in their queue was promised.
+
+    From the first of them on all promises are made again in their order: it loses its place to that job alone, and to
+    none that was promised its start later.
+    """
     taken = planned.starts.get(by.key)
-    if taken is None:
+    first = next((start for start in planned.starts.values() if _loses(planned, rankings, start, taken)), None)
+    if first is None:
         return
-    for start in list(planned.starts.values()):
-        job = start.job
-        if job.queue != by.queue or job.priority >= by.priority:
-            continue
-        if taken.needs.keys().isdisjoint(start.needs) and not (taken.heeds or start.heeds):
-            continue
-        if planned.stands(start) and not _confirmed(planned, rankings, start):
-            again = partial(_anew, planned, feasibility, ledger, job)
-            yield from working(planned.session, job, again, None)
+    behind = deque(_from(planned, first, by))
+    for start in behind:
+        del planned.starts[start.job.key]
+    try:
+        while behind:
+            start = behind.popleft()
+            if planned.stands(start) and _confirmed(planned, rankings, start):
+                planned.put(start)
+                continue
+            again = partial(_anew, planned, feasibility, ledger, start.job)
+            yield from working(planned.session, start.job, again, None)
             yield TURN
-            yield from taken_over(planned, feasibility, ledger, rankings, job)  # of a lower priority each time
+            yield from taken_over(planned, feasibility, ledger, rankings, start.job)  # of a lower priority each time
+    finally:
+        for start in behind:  # left off half-way
+            planned.put(start)
+
+
+def _loses(planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart, taken: PlannedStart | None) -> bool:
+    """Whether a start cannot be kept beside one that a job of a higher priority in its queue was promised."""
+    if taken is None or start.job.queue != taken.job.queue or start.job.priority >= taken.job.priority:
+        return False
+    if taken.needs.keys().isdisjoint(start.needs) and not (taken.heeds or start.heeds):
+        return False
+    return planned.stands(start) and not _confirmed(planned, rankings, start)
+
+
+def _from(planned: PlannedStarts, first: PlannedStart, by: JobState) -> list[PlannedStart]:
+    """A start and those that were planned after it, but for that of one job, and of jobs that come first in its queue
+    whenever they were planned.
+    """
+    every = list(planned.starts.values())
+    return [
+        start for start in every[every.index(first) :]
+        if start.job is not by
+        and not (start.job.queue == first.job.queue and start.job.priority > first.job.priority)
+    ]  # fmt: skip
 
 
 def _anew(

@@ -636,6 +636,20 @@ def test_of_a_higher_priority_is_promised_the_room_that_one_before_it_moves_to()
     assert instants(again(model, second, 12)) == {"low": 120, "high": 70}
 
 
+def test_who_loses_its_room_to_a_higher_priority_stays_before_those_that_were_promised_theirs_later() -> None:
+    names = [f"j{at}" for at in range(1, 5)]
+    model = world(
+        node("n1", "4"), busy(100), *(saying(pod(name, "4", at=at), 100) for at, name in enumerate(names, start=1)),
+    )  # fmt: skip
+    one = run(model, CONSERVATIVE, now=10)
+    assert [planned(one, name) for name in names] == [100, 200, 300, 400]
+    model.apply(Upsert(saying(pod("urgent", "4", at=50, priority=10), 100)))
+    two = again(model, one, 50)
+    assert [planned(two, name) for name in ("urgent", *names)] == [100, 200, 300, 400, 500]
+    three = again(model, two, 60)
+    assert [planned(three, name) for name in ("urgent", *names)] == [100, 200, 300, 400, 500]
+
+
 def test_a_later_job_of_higher_priority_takes_a_promise_over() -> None:
     model = world(node("n1"), node("n2"), busy(100), wide())
     first = run(model, CONSERVATIVE, now=10)

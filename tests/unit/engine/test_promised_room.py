@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbatch.api.objects import Pod, PodGroup
 from kbatch.model.events import Upsert
-from tests.unit.engine.worlds import Simulation, group, members, node, pod, priority_class, queue, world
+from tests.unit.engine.worlds import Simulation, group, in_queue, members, node, pod, priority_class, queue, world
 
 
 def start(disruption: str, *, priority: str = "hi") -> Simulation:
@@ -60,3 +60,29 @@ def test_idle_room_that_is_promised_to_nobody_is_given_out_beyond_the_share() ->
     sim.run(3)
     assert (len(sim.running("late")), len(sim.running("pr"))) == (2, 2)
     assert sim.evictions == []
+
+
+def beside_high(cpu: str) -> Simulation:
+    """`low` waits in queue with its pod, and n2 has come free; the pods of `high` (of the same queue) are being made,
+    and nobody is evicted for its word alone.
+    """
+    low = in_queue(group("low", at=1, disruption="Surplus"), at=1)
+    high = in_queue(group("high", at=2, priority_class_name="hi", min_resources={"cpu": cpu}), at=2)
+    there = pod("there", "5", on="n1")
+    sim = Simulation(world(queue("default"), node("n1", "8"), node("n2", "8"), priority_class("hi", 100), there))
+    come(sim, low, pod("low-0", "6", of="low", at=1), high)
+    sim.now = 3
+    sim.cycle()
+    return sim
+
+
+def test_room_for_which_more_important_pods_are_being_made_goes_to_nobody_of_their_queue() -> None:
+    sim = beside_high("8")
+    assert sim.running("low") == []
+    come(sim, pod("high-0", "8", of="high", at=3, priority=100))
+    sim.settle()
+    assert (sim.running("high"), sim.running("low"), sim.evictions) == (["high-0"], [], [])
+
+
+def test_room_that_would_not_do_for_them_goes_to_who_can_use_it() -> None:
+    assert beside_high("12").running("low") == ["low-0"]
