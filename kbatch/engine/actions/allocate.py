@@ -484,9 +484,9 @@ class _Line:
         return limit.refusal(job, following[0])
 
     def _not_its_own(self, job: JobState, tasks: Sequence[Task], *, modest: bool) -> Reason | None:
-        """Who was promised the room in which the job's minimum was placed. It leaves to more important groups of its queue
-        what these were promised; whose queue has had its share (not `modest`) to others what these were promised
-        before it, and who was promised nothing all that others were.
+        """Who was promised the room in which the job's minimum was placed. It leaves to more important groups of its
+        queue what these were promised; whose queue has had its share (not `modest`) to others what these were
+        promised before it, and who was promised nothing all that others were.
         """
         ledger = self.context.ledger
         if job.job.shadow:
