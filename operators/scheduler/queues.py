@@ -1,7 +1,8 @@
 """Writes down what queues have used, by server-side apply: `flow`, `fairShare` and `excessCharged` of their status.
 
 Not more often than every 30 seconds, and at the end: who leads next reads it, so that no more than that is forgotten.
-Nothing is written of a queue of which nothing has changed.
+Nothing is written of a queue of which nothing has changed. What stands of a queue of which nothing is said any more, as
+`flow` is not configured now, is taken away.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ class Said(NamedTuple):
     charged: RawQuantity | None
 
 
+_NOTHING: Final = Said(None, None, None)
+
+
 class QueueWriter:
     """Takes what cycles say of queues; writes what differs from what stands there.
 
@@ -79,23 +83,22 @@ class QueueWriter:
 
     def take(self, standings: Mapping[str, QueueStanding]) -> None:
         """What a cycle said of the queues; called while the model may be read."""
-        for name in self._wanted.keys() - standings.keys():
-            del self._wanted[name], self._stands[name], self._uids[name]
         for name in self._standings.keys() - standings.keys():
             self._metrics.forget(name)
         records = self._cache.model.queues
-        for name, standing in standings.items():
-            record = records.get(name)
-            queue = record.queue if record is not None else None
-            if queue is None:
-                continue
+        queues = {name: record.queue for name, record in records.items() if record.queue is not None}
+        for name in self._wanted.keys() - queues.keys():
+            del self._wanted[name], self._stands[name], self._uids[name]
+        for name, queue in queues.items():
+            standing = standings.get(name)
             if self._uids.get(name) != queue.metadata.uid:
                 self._uids[name], self._stands[name] = queue.metadata.uid, _stands(queue.status)
-            self._wanted[name] = wanted = _wanted(standing)
+            self._wanted[name] = wanted = _wanted(standing) if standing is not None else _NOTHING
             if wanted != self._stands[name]:
                 self._loop.wake()
-            self._show(name, standing, queue.spec.excess_budget)
-        self._standings = dict(standings)
+            if standing is not None:
+                self._show(name, standing, queue.spec.excess_budget)
+        self._standings = {name: standing for name, standing in standings.items() if name in queues}
 
     async def run(self) -> None:
         """Write, until cancelled."""

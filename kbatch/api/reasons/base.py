@@ -27,6 +27,11 @@ class Reason:
     lacks_capacity: ClassVar[bool] = False
     """Whether more or emptier nodes are what would help: only then do pods say Unschedulable to an autoscaler."""
 
+    @property
+    def stays(self) -> bool:
+        """Whether it holds whatever others give up: the group asks for more than the limit itself."""
+        return False
+
     def __init_subclass__(cls) -> None:
         """Refuse a code that could not stand in a condition.
 

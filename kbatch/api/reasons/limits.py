@@ -72,6 +72,11 @@ class QueueCapabilityExceeded(Reason):
     hard: int
 
     @property
+    def stays(self) -> bool:
+        """See `Reason`."""
+        return self.asked > self.hard
+
+    @property
     def message(self) -> str:
         return (
             f"asks for {amount(self.resource, self.asked)}, over the capability of Queue {self.queue}: "
@@ -95,6 +100,11 @@ class QuotaExceeded(Reason):
     reserved: int
     used: int
     hard: int
+
+    @property
+    def stays(self) -> bool:
+        """See `Reason`."""
+        return self.asked > self.hard
 
     @property
     def message(self) -> str:
@@ -123,8 +133,13 @@ class InfiniteShareExceeded(Reason):
     factor: str
 
     @property
+    def stays(self) -> bool:
+        """See `Reason`."""
+        return self.asked > self.most
+
+    @property
     def message(self) -> str:
-        if self.asked > self.most:
+        if self.stays:
             help_ = "it can never start as it is: give it a lifetimeSeconds, ask for less, or raise the queue's weight"
         else:
             help_ = "wait for such groups of the queue to end and their flow to fade, or give it a lifetimeSeconds"
@@ -152,8 +167,13 @@ class ExcessBudgetExceeded(Reason):
     fair_share: int
 
     @property
+    def stays(self) -> bool:
+        """See `Reason`."""
+        return self.asked > self.budget * MILLION
+
+    @property
     def message(self) -> str:
-        if self.asked > self.budget * MILLION:
+        if self.stays:
             help_ = "it starts only within the fair share as it is: give it a shorter lifetime, or raise the budget"
         else:
             help_ = "wait for other groups of the queue to end, give it a shorter lifetime, or raise the budget"

@@ -84,6 +84,11 @@ class ClusterTooSmall(NotEnoughResources):
     rank: ClassVar[int] = 80
 
     @property
+    def stays(self) -> bool:
+        """See `Reason`."""
+        return True
+
+    @property
     def message(self) -> str:
         return "; ".join(
             [

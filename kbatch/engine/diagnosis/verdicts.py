@@ -10,7 +10,6 @@ from typing import Final
 
 from kbatch.api.reasons import (
     BindFailed,
-    ClusterTooSmall,
     ExcessBudgetExceeded,
     GangExceedsReclaimableShare,
     Gated,
@@ -132,7 +131,7 @@ def _foreseen(session: Session, key: str, reason: Reason | None) -> StartEstimat
     """When plugins say that a group starts; None: nobody does, or it waits for what does not pass."""
     if not session.plugins.starts:
         return None
-    passes = isinstance(reason, _PASSING) and not isinstance(reason, ClusterTooSmall)
+    passes = isinstance(reason, _PASSING) and not reason.stays
     return session.plugins.starts.get(key) if passes else None
 
 

@@ -28,6 +28,19 @@ from kbatch.api.reasons import (
 GI = 2**30
 
 
+@pytest.mark.parametrize("asked", [8, 9])
+def test_what_asks_for_more_than_the_limit_itself_stays(asked: int) -> None:
+    million = 10**6
+    found = [
+        QueueCapabilityExceeded("q", "cpu", asked, 0, 1, 8),
+        QuotaExceeded("quota", "requests.cpu", asked, 0, 1, 8),
+        InfiniteShareExceeded("q", asked * million, million, 4 * million, 8 * million, "2"),
+        ExcessBudgetExceeded("q", asked * million, million, 8, 4 * million),
+    ]
+    assert {reason.stays for reason in found} == {asked > 8}
+    assert not WaitingInQueue("q", "cpu", asked, 8, 0, 0).stays
+
+
 def test_precedence_is_that_of_the_design() -> None:
     assert [reason.code for reason in reasons.GROUP_REASONS] == [
         "EngineError",

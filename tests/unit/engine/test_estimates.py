@@ -191,6 +191,18 @@ def test_a_group_that_waits_is_told_the_middle_of_what_is_known_and_what_nine_of
     assert found[0] < found[1]
 
 
+@pytest.mark.parametrize("by", [PLAIN, QUEUED], ids=["plain", "queued"])
+@pytest.mark.parametrize(("capability", "foreseen"), [("6", False), ("8", True)])
+def test_who_asks_for_more_than_its_queue_may_ever_hold_is_told_nothing(
+    by: Policy, capability: str, *, foreseen: bool
+) -> None:
+    some = queue("capped", capability={"cpu": capability}), queue(), node("n1", "8")
+    waits = group("waits", at=20, queue="capped", min_resources={"cpu": "8"}), pod("waits-0", "8", of="waits", at=20)
+    clock = Clock(world(*some, job("busy", "8", says=400, on="n1"), waits), by, learned(part=500))
+    assert (told(clock.at(100), "waits") is not None) is foreseen
+    assert ("ns/waits" in clock.known.told) is foreseen
+
+
 def test_where_nobody_knows_when_anything_ends_nothing_is_told() -> None:
     clock = Clock(world(queue(), node("n1"), job("busy", on="n1"), job("next", at=1)))
     assert told(clock.at(100), "next") is None

@@ -136,6 +136,24 @@ async def test_a_writer_that_cannot_write_ends_all_the_same() -> None:
     assert not await drained(told, 0.1)
 
 
+async def test_what_stands_of_a_queue_is_taken_away_when_nothing_is_said_of_it_any_more() -> None:
+    api = FakeApi()
+    stands = QueueStatus(flow=QueueFlow(value=4, time="2026-01-01T00:00:00.000000Z"), fair_share=5)
+    told, registry = writer(api, cache_with(named("a", stands), named("b")))
+    told.take({})
+    assert await drained(told)
+    assert [(call.path.split("/")[-2], call.body["status"]) for call in api.calls] == [("a", {})]
+    told.take({})
+    assert await drained(told)
+    assert len(api.calls) == 1
+    told.take({"a": standing(), "b": standing()})
+    assert registry.get_sample_value("kbatch_scheduler_queue_flow", {"queue": "b"}) is not None
+    told.take({"a": standing()})
+    assert await drained(told)
+    assert {call.path.split("/")[-2] for call in api.calls[1:]} == {"a"}, "nothing stands of b"
+    assert registry.get_sample_value("kbatch_scheduler_queue_flow", {"queue": "b"}) is None
+
+
 async def test_a_queue_that_was_made_anew_is_compared_with_what_it_says() -> None:
     api, cache = FakeApi(), cache_with(named("a"))
     told, _ = writer(api, cache)

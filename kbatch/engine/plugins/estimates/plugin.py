@@ -251,8 +251,10 @@ class Estimates(Plugin):
         queue = self.view.queues.get(job.queue)
         if queue is None or queue.record.queue is None or not queue.record.open:
             return False
-        wants = _wants(job)
+        wants, capability = _wants(job), queue.record.capability or {}
         if not wants or any(amount > self.view.total.get(name, 0) for name, amount in wants.items()):
+            return False
+        if any(amount > capability.get(name, amount) for name, amount in wants.items()):
             return False
         there = job.holding + job.succeeded + len(job.waiting) + sum(some.count for some in job.to_come)
         return there >= job.minimum or bool(job.min_resources)
