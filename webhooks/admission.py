@@ -31,7 +31,7 @@ from kbatch.model.phase import OVER
 from kbatch.model.quota import Ask
 from kbatch.process.offload import Offload, rendering_budget
 from kbatch.resources import format_resources
-from webhooks import jobs, podgroups, pods, queues, unread
+from webhooks import followed, jobs, podgroups, pods, queues, unread
 from webhooks.cluster_view import ClusterView
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults, with_defaults
@@ -117,6 +117,8 @@ class Admission:
         creating, metadata = review.operation == "CREATE", group.metadata
         old = review.old if not creating and isinstance(review.old, StoredGroup) else None
         before = None if old is None else old.spec
+        if old is not None:
+            review.warnings += followed.warnings(group, old)
         fill = partial(defaults, group.spec, creating=creating, default_queue=self._rules.default_queue)
         filled = await self._offload.run(metadata.namespace, fill) if review.large else fill()
         spec = with_defaults(group.spec, filled)

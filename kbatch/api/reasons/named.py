@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from kbatch.api.names import QUEUE_LABEL
 from kbatch.api.reasons.base import Reason, count
+
+_NAME_ANOTHER: Final = f"name another in spec.queue (of a Job or pods: their label {QUEUE_LABEL})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class QueueNotFound(Reason):
 
     @property
     def message(self) -> str:
-        return f"Queue {self.queue} does not exist; create it, or name another in spec.queue"
+        return f"Queue {self.queue} does not exist; create it, or {_NAME_ANOTHER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class QueueClosed(Reason):
 
     @property
     def message(self) -> str:
-        return f"Queue {self.queue} is Closed; set its spec.state to Open, or name another in spec.queue"
+        return f"Queue {self.queue} is Closed; set its spec.state to Open, or {_NAME_ANOTHER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class QueueNotAllowed(Reason):
     def message(self) -> str:
         return (
             f"Queue {self.queue} is not open to namespace {self.namespace}: its spec.namespaceSelector does not select "
-            f"it; name another in spec.queue, or ask for the namespace to be selected"
+            f"it; {_NAME_ANOTHER}, or ask for the namespace to be selected"
         )
 
 

@@ -443,6 +443,38 @@ async def test_an_estimate_that_cannot_be_read_is_told() -> None:
         assert ["'1h', which is no number of seconds" in text for text in made.warnings] == [True]
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"queue": "other"},
+            "spec.queue follows Job g, for which the group was made, while it waits: change the label",
+        ),
+        ({"minMember": 1}, "spec.minMember follows Job g"),
+        ({"minResources": {"cpu": "1"}}, "spec.minResources follows Job g"),
+        ({"disruption": "Whole"}, ""),
+    ],
+)
+async def test_an_edit_that_goes_by_the_job_of_the_group_is_told(change: dict[str, Any], said: str) -> None:
+    rig, job = Rig(), {"apiVersion": "batch/v1", "kind": "Job", "name": "g", "uid": "u", "controller": True}
+
+    async def told(job: dict[str, Any], **status: Any) -> list[str]:
+        before, after = podgroup(cpu="4", minMember=2), podgroup(cpu="4", minMember=2)
+        before["status"] = status
+        for one in (before, after):
+            one["metadata"]["ownerReferences"] = [job]
+        after["spec"] |= change
+        made = read(changed(PODGROUPS, after, before), PODGROUPS)
+        await rig.admission.decide(made)
+        return made.warnings
+
+    assert [text.startswith(said) for text in await told(job)] == [True] * bool(said)
+    assert await told(job, phase="Pending") == await told(job)
+    assert await told(job, phase="InQueue") == []
+    assert await told(job | {"name": "another"}) == []
+    assert await told(job | {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}) == []
+
+
 # --- through kopf -----------------------------------------------------------------------------------------------------
 
 
