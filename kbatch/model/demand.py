@@ -12,7 +12,8 @@ submitted, and whether or not its user wrote minResources, it asks for the same:
 * *requested* of its queue is what it holds, and the larger of what its other pods ask for, to come or waiting, and what
   is outstanding; the latter not while the group is sent back: its place was kept for its pods, and they did not come.
 
-A group whose queue is not open to its namespace asks for nothing: nobody raises the share of a queue by naming it.
+A group whose queue is not open to its namespace asks for nothing: nobody raises the share of a queue by naming it. Nor
+does a group whose PriorityClass does not exist: nothing of it starts until it does.
 
 A Job that its user has suspended makes no pods, so it asks for nothing. A group whose minimum cannot be had without
 such a Job asks for no more than its pods do: it keeps no place. Nor does a group that is suspended itself, unless it

@@ -264,14 +264,14 @@ class GroupIndex:
             else:  # nobody says where it belongs but its pods, and what was known of its PodGroup
                 self._enter(job, named or job.queue or self._default_queue)
         job.barred = self._bars(job)
+        name = job.group.spec.priority_class_name if job.group is not None else ""
+        found = self._others.priority_class(name) if name else None
+        job.priority_class_missing = name if name and found is None else ""
         makers = self.makers(job.key)
         job.refresh(makers)
         account(job, makers)
         self._demands.pop(job.key, None)
         self._quota_asks.pop(job.key, None)
-        name = job.group.spec.priority_class_name if job.group is not None else ""
-        found = self._others.priority_class(name) if name else None
-        job.priority_class_missing = name if name and found is None else ""
         job.priority, job.proven = priority_of(job, found, self._others)
         if job.queue:
             queue = self.queues[job.queue]

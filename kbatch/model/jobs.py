@@ -181,7 +181,7 @@ class Job:
     @property
     def asks_nothing(self) -> bool:
         """Whether all that counts of it is what it holds: whatever else it says, nothing can come of it."""
-        return self.barred or self.orphan
+        return self.barred or self.orphan or bool(self.priority_class_missing)
 
     @property
     def disruption(self) -> str:

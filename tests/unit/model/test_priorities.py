@@ -39,6 +39,18 @@ def test_a_class_is_bounded_by_the_lowest_of_the_pods(named: str, of_pods: list[
     assert priorities(group("g", priority_class_name=named), pods) == (value, value)
 
 
+def test_a_group_whose_class_does_not_exist_asks_its_queue_for_nothing_until_it_does() -> None:
+    model = world(
+        queue(), node("n1", "8"), group("g", 2, priority_class_name="gone"), pod("g-0", "2", of="g", on="n1"),
+        pod("g-1", "2", of="g"), group("h", priority_class_name="gone", min_resources={"cpu": "4"}),
+    )  # fmt: skip
+    assert model.queues["default"].request == {"cpu": 2000}
+    assert model.deserved()["default"] == {"cpu": 2000}
+    model.apply(Upsert(priority_class("gone", 5)))
+    assert model.queues["default"].request == {"cpu": 8000}
+    model.validate()
+
+
 def test_pods_of_a_class_are_taken_at_its_value() -> None:
     assert priorities(group("g", priority_class_name="high"), pod("x", of="g", priority_class_name="low"))[0] == 1
 
