@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kbatch.api import conditions
 from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
-from kbatch.api.objects import EstimatedStart, Pod, PodGroup
+from kbatch.api.objects import EstimatedStart, OwnerReference, Pod, PodGroup
 from kbatch.api.reasons import ResourceClaimsUnsupported
 from kbatch.cli.configuration import known, left_alone
-from kbatch.cli.events import newest
+from kbatch.cli.events import newest, newest_of
 from kbatch.cli.held import group_key, is_held, is_its_group, told, why_no_group, why_not_held
 from kbatch.cli.leader import unseen_since
 from kbatch.cli.permitted import if_readable
@@ -84,6 +84,8 @@ class Explanation:
         roles: how each role stands.
         verdict: one line: whether it waits.
         reason, message: why, and what would help.
+        told_on: the pod of the same controller on which that was said, and what it is to this one; None where it was
+            said of this one itself.
         stalled: reason and message of what keeps the operator from making its pods or objects; None for nothing.
         broken: what becomes of it, where it runs and has lost members; empty for any other.
         avoids: the nodes that it avoids, as too many of its pods failed there.
@@ -113,6 +115,7 @@ class Explanation:
     stands: tuple[Stand, ...] = ()
     unseen: str = ""
     alone: str = ""
+    told_on: tuple[str, str] | None = None
 
     def json(self) -> dict[str, Any]:
         """As one object."""
@@ -121,6 +124,7 @@ class Explanation:
             "verdict": self.verdict,
             "reason": self.reason,
             "message": self.message,
+            "toldOn": None if self.told_on is None else self.told_on[0],
             "since": self.since or None,
             "schedulerUnseenSince": self.unseen or None,
             "leftAlone": self.alone or None,
@@ -141,10 +145,7 @@ class Explanation:
     def lines(self) -> Iterator[str]:
         """For people."""
         yield f"{self.subject}: {self.verdict}" + (f" since {self.since}" if self.since else "")
-        if self.reason:
-            yield f"  reason   {self.reason}"
-        if self.message:
-            yield f"           {self.message}"
+        yield from self._why()
         if self.alone:
             yield f"  scope    {self.alone}"
         if self.unseen:
@@ -182,6 +183,15 @@ class Explanation:
         for what in self.hidden:
             kind, _, name = what.partition(" ")
             yield f"  {kind.lower():8} {f'{name}: ' if name else ''}not permitted (you may not get {what})"
+
+    def _why(self) -> Iterator[str]:
+        if self.reason:
+            yield f"  reason   {self.reason}"
+        if self.message:
+            yield f"           {self.message}"
+        if self.told_on is not None:
+            name, what = self.told_on
+            yield f"           (said on Pod {name}, {what}: the scheduler tells one pod of a controller)"
 
 
 async def gather(client: Api, namespace: str, name: str) -> Explanation:
@@ -349,9 +359,56 @@ async def _explain_pod(client: Api, pod: Pod, named: str | None) -> Explanation:
             said = await newest(client, "Pod", pod.metadata, _says_why) or said
         if said is not None:
             return Explanation(subject, None, None, {}, (), "it waits", *said, since)
+        beside = await _told_beside(client, pod)
+        if beside is not None:
+            return beside
         verdict = f"no scheduler has spoken of it yet; its schedulerName is {pod.spec.scheduler_name or 'not set'}"
         alone = await left_alone(client, [pod.metadata.namespace])
     return Explanation(subject, None, None, {}, (), verdict, reason, message, since, alone=alone)
+
+
+async def _told_beside(client: Api, pod: Pod) -> Explanation | None:
+    """What was said on another pod that waits with this one; None where nothing was, or it may not be read.
+
+    Pods of one controller that name no PodGroup form one group, and the scheduler tells one of them why it waits.
+    """
+    namespace = pod.metadata.namespace
+    controller = _controller(pod)
+    if controller is None:
+        return None
+    others = {
+        other.metadata.uid: other.metadata.name
+        for other in await if_readable(list_all(client, PODS, namespace=namespace)) or ()
+        if (owner := _controller(other)) is not None
+        and owner.uid == controller.uid
+        and other.metadata.uid != pod.metadata.uid
+        and other.spec.scheduler_name == pod.spec.scheduler_name
+        and not (other.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
+        # What was said on a pod before it got its node, or before it was deleted, may have passed.
+        and not other.spec.node_name
+        and other.metadata.deletion_timestamp is None
+    }
+    if not others:
+        return None
+    # A namespace has many Events; that of each pod which got its node is left out.
+    selector = f"involvedObject.kind=Pod,reportingComponent={_SCHEDULER},reason!=Scheduled"
+    last = await newest_of(client, namespace, selector, others, _says_why_of_all)
+    if last is None:
+        return None
+    what = f"of the same {controller.kind} {controller.name}"
+    return Explanation(
+        f"Pod {namespace}/{pod.metadata.name}", None, None, {}, (), "it waits", last.reason, last.message, "",
+        told_on=(others[last.uid or ""], what),
+    )  # fmt: skip
+
+
+def _controller(pod: Pod) -> OwnerReference | None:
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+
+
+def _says_why_of_all(event: dict[str, Any]) -> bool:
+    """Whether an Event on a pod says why kbatch's scheduler has not placed the group that the pod belongs to."""
+    return event.get("reportingComponent") == _SCHEDULER and event.get("action") == "Scheduling"
 
 
 def _says_why(event: dict[str, Any]) -> bool:

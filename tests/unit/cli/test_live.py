@@ -468,6 +468,54 @@ def test_explain_a_pod_by_the_events_of_the_scheduler(
     assert ("no scheduler has spoken of it yet" in ask("explain", "team/plain").stdout) is (not condition)
 
 
+def test_explain_a_pod_by_what_was_said_on_another_of_its_controller(ask: Any, server: ThreadingHTTPServer) -> None:
+    answers: dict[str, Any] = server.answers  # type: ignore[attr-defined]
+
+    def of(controller: str, name: str, **more: Any) -> dict[str, Any]:
+        one = pod(name, **{"group": "", **more})
+        owners = [{"kind": "ReplicaSet", "name": controller, "uid": controller, "controller": True}]
+        one["metadata"] |= {"uid": name, "ownerReferences": owners}
+        return one
+
+    asked, first = of("web", "web-2"), of("web", "web-0")
+    gone = of("web", "web-3")
+    gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    others = [of("db", "db-0"), of("web", "web-1", node="n1"), of("web", "web-4", group="big"), gone, pod("free")]
+    others.append(of("web", "web-5", schedulerName="another"))
+    answers["/api/v1/namespaces/team/pods/web-2"] = asked
+    answers["/api/v1/namespaces/team/pods"] = a_list([asked, first, *others])
+    of_others = [event(each["metadata"].get("uid", "free"), "QueueNotFound", "09") for each in others]
+    answers["/api/v1/namespaces/team/events"] = {
+        "items": [
+            event("web-0", "NotEnoughResources", "01"),
+            event("web-0", "NotEnoughTasks", "02"),
+            event("web-0", "BindFailed", "03", action="Binding"),  # that is of web-0 alone
+            event("web-0", "FailedScheduling", "04", reportingComponent="default-scheduler"),
+            *of_others,
+        ]
+    }
+    assert ask("explain", "team/web-2").stdout.splitlines() == [
+        "Pod team/web-2: it waits",
+        "  reason   NotEnoughTasks",
+        "           for NotEnoughTasks",
+        "           (said on Pod web-0, of the same ReplicaSet web: the scheduler tells one pod of a controller)",
+    ]
+    found = json.loads(ask("explain", "team/web-2", "-o", "json").stdout)
+    assert (found["reason"], found["toldOn"]) == ("NotEnoughTasks", "web-0")
+    assert json.loads(ask("explain", "team/alone", "-o", "json").stdout)["toldOn"] is None
+    nothing = "Pod team/web-2: no scheduler has spoken of it yet; its schedulerName is kube-batch"
+    events = answers["/api/v1/namespaces/team/events"]
+    for path, answer in (
+        ("events", FORBIDDEN), ("events", {"items": of_others}), ("events", events | {"items": []}),
+        ("pods", FORBIDDEN), ("pods", a_list([asked, *others])),
+    ):  # fmt: skip
+        path = f"/api/v1/namespaces/team/{path}"
+        before, answers[path] = answers[path], answer
+        result = ask("explain", "team/web-2")
+        assert (result.exit_code, result.stdout.splitlines()) == (0, [nothing]), path
+        answers[path] = before
+
+
 @pytest.mark.parametrize(
     ("seconds", "becomes"), [(None, "runs on"), (60, "goes 60 s after that began (minimumLostSeconds)")]
 )
