@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbatch.cli.live import Context, Kubeconfig, ask, namespace_hint
-from kbatch.cli.output import BAD_INPUT, FAILED, Format, Output, console, fail, plain, print_json
+from kbatch.cli.output import BAD_INPUT, FAILED, Format, Output, console, fail, plain, print_json, warn
 
 if TYPE_CHECKING:
     from kbatch.api.objects import PodGroup
@@ -182,7 +182,8 @@ def _show(
 
 
 async def _check_class(api: Api, name: str) -> None:
-    """Raises: UnknownNameError where there is no such PriorityClass; who may not see them is believed."""
+    """Raises: UnknownNameError where there is no such PriorityClass; who may not see them is believed, and told so."""
+    from kbatch.api.reasons import PriorityClassNotFound
     from kbatch.cli.sets import UnknownNameError
     from kbatch.kube.errors import ApiError
     from kbatch.kube.kinds import PRIORITYCLASSES
@@ -192,9 +193,28 @@ async def _check_class(api: Api, name: str) -> None:
         await get(api, PRIORITYCLASSES, name=name)
     except ApiError as error:
         if error.status == 404:
-            raise UnknownNameError(f"there is no PriorityClass {name}") from None
+            near = " or ".join(await _similar_classes(api, name))
+            raise UnknownNameError(
+                f"there is no PriorityClass {name}" + (f": {near} may be meant" if near else "")
+            ) from None
         if error.status != 403:
             raise
+        warn(
+            f"whether there is a PriorityClass {name} is not known, as you may not get it; "
+            f"without it the groups wait with {PriorityClassNotFound.code}"
+        )
+
+
+async def _similar_classes(api: Api, name: str) -> list[str]:
+    """Up to three PriorityClasses of similar names, the nearest first; none where they may not be listed."""
+    import difflib
+
+    from kbatch.cli.permitted import if_readable
+    from kbatch.kube.kinds import PRIORITYCLASSES
+    from kbatch.kube.lists import list_all
+
+    found = await if_readable(list_all(api, PRIORITYCLASSES)) or []
+    return difflib.get_close_matches(name, sorted(one.metadata.name for one in found))
 
 
 async def _group(api: Api, namespace: str, name: str) -> PodGroup:

@@ -287,6 +287,35 @@ def test_reprioritize_a_set_or_groups_by_name(kbatch: Command, server: Server) -
     server.refusals = {"/apis/scheduling.k8s.io/v1/priorityclasses/high": 403}
     answer = kbatch("reprioritize", "team/alone", "--priority-class", "high")
     assert (answer.exit_code, server.wrote()) == (0, ["PATCH podgroups/alone"]), "who may not see classes is believed"
+    assert answer.stdout == "PodGroup team/alone: reprioritized\n"
+    assert answer.stderr == (
+        "kbatch: whether there is a PriorityClass high is not known, as you may not get it; "
+        "without it the groups wait with PriorityClassNotFound\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("classes", "near"),
+    [
+        (
+            a_list([{"metadata": {"name": name}} for name in ("other", "high2", "high")]),
+            ": high or high2 may be meant",
+        ),
+        (a_list([{"metadata": {"name": "other"}}]), ""),
+        (None, ""),  # who may get them need not be allowed to list them
+    ],
+)
+def test_a_priority_class_that_does_not_exist_is_refused_with_those_of_similar_names(
+    kbatch: Command, server: Server, classes: Object | None, near: str
+) -> None:
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    if classes is None:
+        server.refusals[path] = 403
+    else:
+        server.answers[path] = classes
+    answer = kbatch("reprioritize", "team/alone", "--priority-class", "hihg")
+    assert (answer.exit_code, answer.stdout, server.writes) == (1, "", [])
+    assert answer.stderr == f"kbatch: there is no PriorityClass hihg{near}\n"
 
 
 @pytest.mark.parametrize(
