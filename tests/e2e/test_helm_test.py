@@ -98,6 +98,10 @@ def test_helm_test_places_a_gang_and_says_why_where_it_cannot(
     release.start()
     release.wait_ready()
     with Api(cluster.kubeconfig) as api:
+        # Nobody runs the test's pod: Helm gives it up, and leaves nothing of it.
+        with pytest.raises(ChartError):
+            release.helm("test", RELEASE, "--namespace", NAMESPACE, "--filter", f"name={NAME}", "--timeout", "3s")
+        assert api.get(PODS)["items"] == []
         kubelet = Kubelet(api, tmp_path)
         with kubelet.at_work():
             # A cluster without a node: the test fails, with the group's own reason.
@@ -106,6 +110,7 @@ def test_helm_test_places_a_gang_and_says_why_where_it_cannot(
             assert wait_until(lambda: bool(kubelet.said), 10)
             assert "0 of 2 pods bound" in kubelet.said[0]
             assert "0 of 2 pods would fit" in kubelet.said[0]
+            assert api.get(PODS)["items"] == api.get(GROUPS)["items"] == [], "Helm deletes a test that failed, too"
             ensure_nodes(api, 1)
             said = release.helm("test", RELEASE, "--namespace", NAMESPACE, "--filter", f"name={NAME}", "--logs")
         assert "Succeeded" in said
