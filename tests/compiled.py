@@ -34,6 +34,7 @@ LEFT_OUT: Final = {
     "tests/unit/decisions/test_replay.py::test_every_way_into_the_model_is_recorded": _SOURCE,
     f"{_ENGINE}/test_alike.py": _COUNTED,
     f"{_ENGINE}/test_asks_alike.py": _TYPES,
+    f"{_ENGINE}/test_behind_in_vain.py::test_those_behind_are_not_asked_one_by_one": _COUNTED,
     f"{_ENGINE}/test_clearing.py::test_of_many_on_a_node_as_many_stay_as_can": _COUNTED,
     f"{_ENGINE}/test_clearing.py::test_only_those_go_that_the_spread_asks_for": _COUNTED,
     f"{_ENGINE}/test_clearing.py::test_where_all_together_are_too_few_none_is_tried": _COUNTED,
