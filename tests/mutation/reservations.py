@@ -55,7 +55,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "loser-goes-last", f"{_ROOM}/promises.py",
-        "every[every.index(first) :]", "every[every.index(first) :][:1]",
+        "every[every.index(first) :]\n", "every[every.index(first) :][:1]\n",
         "who loses its room to a higher priority starts after all that were promised theirs later",
     ),
     Mutant(

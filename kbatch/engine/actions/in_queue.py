@@ -14,7 +14,7 @@ from kbatch.engine.carryover.backlog import Entry
 from kbatch.engine.context import CycleContext
 from kbatch.engine.diagnosis.backlog import excess_of
 from kbatch.engine.reservation.ageing import limited, waits_for_room
-from kbatch.engine.reservation.clocks import enqueued_since
+from kbatch.engine.reservation.clocks import PODS_GRACE, enqueued_since
 from kbatch.engine.session.guarding import attempt
 from kbatch.engine.session.limits import beyond_capability
 from kbatch.engine.state.jobs import JobState
@@ -23,9 +23,6 @@ from kbatch.times import SECOND
 
 QUOTA_GRACE: Final = 5 * SECOND
 """A group in queue whose quota others have used up is sent back when it made no pod for so long."""
-
-PODS_GRACE: Final = 30 * SECOND
-"""A group that came in queue by its age has its pods made meanwhile; after that somebody else may come in so."""
 
 _CANDIDATES: Final = 100
 """Where starts are planned, so many groups wait in queue for their turn without keeping others out, at the least."""

@@ -52,7 +52,7 @@ class Places:
             insort(self._of.setdefault(job.queue, []), self.order(job))
 
     def left_for(self, backlog: Backlog, rows: Index) -> Mask:
-        """`left`, of the groups in these rows; no where their age and priority are those of one who has a place."""
+        """`left`, of the groups in these rows."""
         limits = [self._limit(name) if name is not None else None for name in backlog.queues]
         if all(limit is None for limit in limits):
             return np.zeros(len(rows), np.bool_)
@@ -61,7 +61,10 @@ class Places:
         rank = np.array([limit[0] if limit is not None else -_MOST for limit in limits], np.int64)[backlog.queue[rows]]
         age = np.array([limit[1] if limit is not None else 0 for limit in limits], np.int64)[backlog.queue[rows]]
         own = -backlog.priority[rows] if self._ranks else np.zeros(len(rows), np.int64)
-        found: Mask = (own < rank) | ((own == rank) & (backlog.created[rows] < age))
+        created = backlog.created[rows]
+        found: Mask = (own < rank) | ((own == rank) & (created < age))
+        for at in np.flatnonzero((own == rank) & (created == age)).tolist():  # of one second; their keys decide
+            found[at] = self.left(backlog.entry(int(rows[at])).job)
         return found
 
     def any_left(self) -> bool:

@@ -8,6 +8,7 @@ alone (`CycleState.clocks`).
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
+from typing import Final
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, timestamp_us
@@ -20,6 +21,10 @@ from kbatch.times import SECOND
 _FUTURE = 60 * SECOND
 """A condition dated later than this was dated by a scheduler whose clock was wrong. Nobody waits for its time to come:
 it counts as long past."""
+
+
+PODS_GRACE: Final = 30 * SECOND
+"""So long the pods of a group that has come in queue are expected to be made."""
 
 
 def transition(session: Session, condition: Condition | None) -> int | None:

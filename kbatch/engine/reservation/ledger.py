@@ -22,7 +22,7 @@ from kbatch.api.reasons import Reason, Reserved
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.reservation.clocks import enqueued_since, used_up
+from kbatch.engine.reservation.clocks import PODS_GRACE, enqueued_since, used_up
 from kbatch.engine.session.limits import beyond_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
@@ -54,6 +54,8 @@ class Ledger:
         self._sum: Resources = {}
         self._cursor = 0
         self._tried: set[str] = set()
+        self._expected: set[int] = set()
+        """Until when pods are expected to be made that others leave room to."""
         self._holder: JobState | None = None
         self._gatherer: JobState | None = None
         self._gathered: list[tuple[Task, int]] = []
@@ -86,11 +88,19 @@ class Ledger:
 
     def promised_above(self, job: JobState) -> Sequence[tuple[JobState, Resources]]:
         """Those of `promises` that overtake the job: they matter more in its queue, and preempt is configured. Whoever
-        takes their room is evicted for them once their pods are there.
+        takes their room is evicted for them once their pods are there. Of groups whose pods are not made within
+        `PODS_GRACE` nobody knows whether they ever are.
         """
-        if not self.session.policy.has("preempt"):
-            return ()
-        return [each for each in self.promises() if each[0].queue == job.queue and each[0].priority > job.priority]
+        session, found = self.session, []
+        for holder, amounts in self.promises() if session.policy.has("preempt") else ():
+            if holder.queue == job.queue and holder.priority > job.priority:
+                until = self._let_in(holder)[0] + PODS_GRACE
+                if session.now < until:
+                    if until not in self._expected:
+                        self._expected.add(until)
+                        session.wake.append(until)
+                    found.append((holder, amounts))
+        return found
 
     def _let_in(self, job: JobState) -> tuple[int, int, str]:
         """When the job came in queue: in this cycle, if nobody has been told yet; then who is older."""

@@ -103,14 +103,39 @@ def taken_over(
 ) -> Iterator[Transaction | Turn]:
     """Promise others starts that they can keep, whose rooms a job of a higher priority in their queue was promised.
 
-    From the first of them on all promises are made again in their order: it loses its place to that job alone, and to
-    none that was promised its start later.
+    From each of them on the promises of the queue are made again in their order: it loses its place to that job alone,
+    and to none of its queue that was promised its start later. Those of other queues stand.
     """
-    taken = planned.starts.get(by.key)
-    first = next((start for start in planned.starts.values() if _loses(planned, rankings, start, taken)), None)
-    if first is None:
-        return
-    behind = deque(_from(planned, first, by))
+    seen: set[str] = set()
+    while True:
+        taken = planned.starts.get(by.key)
+        losers = [
+            start for start in planned.starts.values()
+            if start.job.key not in seen and _loses(planned, rankings, start, taken)
+        ]  # fmt: skip
+        if not losers:
+            return
+        first = max(losers, key=lambda start: start.job.priority)  # of equal priority that which was planned first
+        seen.add(first.job.key)
+        yield from _from(planned, feasibility, ledger, rankings, first, by)
+
+
+def _from(
+    planned: PlannedStarts,
+    feasibility: Feasibility,
+    ledger: Ledger,
+    rankings: NodeRankings,
+    first: PlannedStart,
+    by: JobState,
+) -> Iterator[Transaction | Turn]:
+    """Make the promise of a job again, and those after it in its queue, but for that of one job and of all that come
+    first there whenever they were planned.
+    """
+    every = list(planned.starts.values())
+    behind = deque(
+        start for start in every[every.index(first) :]
+        if start.job is not by and start.job.queue == first.job.queue and start.job.priority <= first.job.priority
+    )  # fmt: skip
     for start in behind:
         del planned.starts[start.job.key]
     try:
@@ -118,10 +143,10 @@ def taken_over(
             start = behind.popleft()
             if planned.stands(start) and _confirmed(planned, rankings, start):
                 planned.put(start)
-                continue
-            again = partial(_anew, planned, feasibility, ledger, start.job)
-            yield from working(planned.session, start.job, again, None)
-            yield TURN
+            else:
+                again = partial(_anew, planned, feasibility, ledger, start.job)
+                yield from working(planned.session, start.job, again, None)
+                yield TURN
             yield from taken_over(planned, feasibility, ledger, rankings, start.job)  # of a lower priority each time
     finally:
         for start in behind:  # left off half-way
@@ -135,18 +160,6 @@ def _loses(planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart, 
     if taken.needs.keys().isdisjoint(start.needs) and not (taken.heeds or start.heeds):
         return False
     return planned.stands(start) and not _confirmed(planned, rankings, start)
-
-
-def _from(planned: PlannedStarts, first: PlannedStart, by: JobState) -> list[PlannedStart]:
-    """A start and those that were planned after it, but for that of one job, and of jobs that come first in its queue
-    whenever they were planned.
-    """
-    every = list(planned.starts.values())
-    return [
-        start for start in every[every.index(first) :]
-        if start.job is not by
-        and not (start.job.queue == first.job.queue and start.job.priority > first.job.priority)
-    ]  # fmt: skip
 
 
 def _anew(

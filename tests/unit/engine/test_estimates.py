@@ -203,6 +203,13 @@ def test_who_asks_for_more_than_its_queue_may_ever_hold_is_told_nothing(
     assert ("ns/waits" in clock.known.told) is foreseen
 
 
+def test_of_pods_above_the_minimum_a_capability_may_hold_fewer() -> None:
+    elastic = [group("elastic", 2, at=20, queue="capped"), *members("elastic", 8, "1", at=20)]
+    some = queue("capped", capability={"cpu": "4"}), queue(), node("n1", "8")
+    clock = Clock(world(*some, job("busy", "8", says=400, on="n1"), elastic), PLAIN, learned(part=500))
+    assert told(clock.at(100), "elastic") is not None
+
+
 def test_where_nobody_knows_when_anything_ends_nothing_is_told() -> None:
     clock = Clock(world(queue(), node("n1"), job("busy", on="n1"), job("next", at=1)))
     assert told(clock.at(100), "next") is None

@@ -73,7 +73,8 @@ def test_of_rows_the_same_is_said_as_of_their_groups(*, ranks: bool) -> None:
         backlog = Backlog(Journal())
         waiting: list[tuple[int, Job]] = []
         for number in range(12):
-            queue, priority, created = f"q{chance.integers(0, 3)}", int(chance.integers(0, 2)), number
+            queue, priority = f"q{chance.integers(0, 3)}", int(chance.integers(0, 2))
+            created = int(chance.integers(0, 12))
             group = job(f"j{number}", queue, priority=priority, created=created)
             if chance.integers(0, 3):
                 waiting.append((backlog.add(entry(group)), group))

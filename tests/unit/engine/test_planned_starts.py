@@ -650,6 +650,27 @@ def test_who_loses_its_room_to_a_higher_priority_stays_before_those_that_were_pr
     assert [planned(three, name) for name in ("urgent", *names)] == [100, 200, 300, 400, 500]
 
 
+def test_all_that_lose_their_room_to_a_higher_priority_are_promised_another() -> None:
+    model = world(node("n1", "4"), busy(100), saying(pod("low", "2", at=1), 100))
+    found = run(model, CONSERVATIVE, now=10)
+    for at, (name, cpu, priority) in enumerate((("mid", "2", 5), ("high", "4", 10)), start=11):
+        model.apply(Upsert(saying(pod(name, cpu, at=at, priority=priority), 100)))
+        found = again(model, found, at)
+    assert instants(found) == {"high": 100, "mid": 200, "low": 200}
+    assert instants(again(model, found, 60)) == {"high": 100, "mid": 200, "low": 200}
+
+
+def test_what_other_queues_were_promised_stands_where_a_priority_takes_a_room() -> None:
+    model = world(
+        queue(), queue("other"), node("n1", "4"), node("n2", "4"), busy(100), busy(100, on="n2", name="z"),
+        saying(pod("low", "4", at=1), 100), saying(pod("theirs", "4", at=2, queue="other"), 100),
+    )  # fmt: skip
+    one = run(model, CONSERVATIVE, now=10)
+    assert instants(one) == {"low": 100, "theirs": 100}
+    model.apply(Upsert(saying(pod("high", "4", at=50, priority=10), 100)))
+    assert instants(again(model, one, 50)) == {"high": 100, "theirs": 100, "low": 200}
+
+
 def test_a_later_job_of_higher_priority_takes_a_promise_over() -> None:
     model = world(node("n1"), node("n2"), busy(100), wide())
     first = run(model, CONSERVATIVE, now=10)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from kbatch.api.objects import Pod, PodGroup
 from kbatch.model.events import Upsert
-from tests.unit.engine.worlds import Simulation, group, in_queue, members, node, pod, priority_class, queue, world
+from kbatch.times import SECOND
+from tests.unit.engine.worlds import (
+    EPOCH,
+    Simulation,
+    group,
+    in_queue,
+    members,
+    node,
+    pod,
+    priority_class,
+    queue,
+    world,
+)
 
 
 def start(disruption: str, *, priority: str = "hi") -> Simulation:
@@ -62,7 +74,7 @@ def test_idle_room_that_is_promised_to_nobody_is_given_out_beyond_the_share() ->
     assert sim.evictions == []
 
 
-def beside_high(cpu: str) -> Simulation:
+def beside_high(cpu: str, *, now: int = 3) -> Simulation:
     """`low` waits in queue with its pod, and n2 has come free; the pods of `high` (of the same queue) are being made,
     and nobody is evicted for its word alone.
     """
@@ -71,7 +83,7 @@ def beside_high(cpu: str) -> Simulation:
     there = pod("there", "5", on="n1")
     sim = Simulation(world(queue("default"), node("n1", "8"), node("n2", "8"), priority_class("hi", 100), there))
     come(sim, low, pod("low-0", "6", of="low", at=1), high)
-    sim.now = 3
+    sim.now = now
     sim.cycle()
     return sim
 
@@ -86,3 +98,11 @@ def test_room_for_which_more_important_pods_are_being_made_goes_to_nobody_of_the
 
 def test_room_that_would_not_do_for_them_goes_to_who_can_use_it() -> None:
     assert beside_high("12").running("low") == ["low-0"]
+
+
+def test_room_is_not_left_for_long_to_pods_that_nobody_makes() -> None:
+    found = beside_high("8", now=31)
+    assert found.running("low") == []
+    assert found.last.outcome is not None
+    assert found.last.outcome.next_wake == EPOCH + 32 * SECOND
+    assert beside_high("8", now=32).running("low") == ["low-0"]

@@ -254,7 +254,8 @@ class Estimates(Plugin):
         wants, capability = _wants(job), queue.record.capability or {}
         if not wants or any(amount > self.view.total.get(name, 0) for name, amount in wants.items()):
             return False
-        if any(amount > capability.get(name, amount) for name, amount in wants.items()):
+        least = (self.view.model.demand(job).least or {}) if capability else {}
+        if any(amount > capability.get(name, amount) for name, amount in least.items()):
             return False
         there = job.holding + job.succeeded + len(job.waiting) + sum(some.count for some in job.to_come)
         return there >= job.minimum or bool(job.min_resources)
