@@ -14,13 +14,14 @@ from webhooks.podgroups import owning_job
 from webhooks.review import StoredGroup, SubmittedGroup
 
 _INSTEAD: Final = {
-    "queue": f"change the label {QUEUE_LABEL} of the Job",
+    "queue": ("spec.queue", f"change the label {QUEUE_LABEL} of the Job"),
     "min_member": (
-        f"change the Job's parallelism, or the annotation {GROUP_MIN_MEMBER_ANNOTATION} of its pod template"
+        "spec.minMember",
+        f"change the Job's parallelism, or the annotation {GROUP_MIN_MEMBER_ANNOTATION} of its pod template",
     ),
-    "min_resources": "change what the Job's pod template asks for",
+    "min_resources": ("spec.minResources", "change what the Job's pod template asks for"),
 }
-_FIELDS: Final = {"queue": "spec.queue", "min_member": "spec.minMember", "min_resources": "spec.minResources"}
+"""By field its path, and what to change in its place."""
 
 
 def warnings(group: SubmittedGroup, old: StoredGroup) -> Iterator[str]:
@@ -30,7 +31,7 @@ def warnings(group: SubmittedGroup, old: StoredGroup) -> Iterator[str]:
         return
     if old.status.phase not in ("", Phase.PENDING):
         return  # it goes its own way once it is in queue
-    for field, instead in _INSTEAD.items():
+    for field, (path, instead) in _INSTEAD.items():
         now = getattr(group.spec, field)
         if now is not None and now != getattr(old.spec, field):
-            yield f"{_FIELDS[field]} follows Job {owner.name}, for which the group was made, while it waits: {instead}"
+            yield f"{path} follows Job {owner.name}, for which the group was made, while it waits: {instead}"

@@ -81,7 +81,7 @@ class QueueCapabilityExceeded(Reason):
         return (
             f"asks for {amount(self.resource, self.asked)}, over the capability of Queue {self.queue}: "
             f"{_budget(self.resource, self.reserved, self.used, self.hard)}; "
-            f"{_limit_help(self.asked, self.hard, 'capability', 'groups of the queue')}"
+            f"{_limit_help(self, 'capability', 'groups of the queue')}"
         )
 
 
@@ -111,7 +111,7 @@ class QuotaExceeded(Reason):
         return (
             f"asks for {amount(self.resource, self.asked)}, over ResourceQuota {self.quota}: "
             f"{_budget(self.resource, self.reserved, self.used, self.hard)}; "
-            f"{_limit_help(self.asked, self.hard, 'quota', 'groups or pods of the namespace')}"
+            f"{_limit_help(self, 'quota', 'groups or pods of the namespace')}"
         )
 
 
@@ -188,7 +188,7 @@ def _budget(resource: str, reserved: int, used: int, hard: int) -> str:
     return f"{figure(resource, used)} used and {figure(resource, reserved)} reserved of {figure(resource, hard)}"
 
 
-def _limit_help(asked: int, hard: int, limit: str, others: str) -> str:
-    if asked > hard:
+def _limit_help(reason: Reason, limit: str, others: str) -> str:
+    if reason.stays:
         return f"it can never fit: raise the {limit} or ask for less"
     return f"wait for other {others} to end, or raise the {limit}"

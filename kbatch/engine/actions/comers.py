@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from kbatch.engine.actions.places import Order, order_of
 from kbatch.engine.carryover.backlog import Backlog, Entry, Index
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.session.session import Session
@@ -73,10 +74,8 @@ class Lines:
         self._out = np.zeros(0, np.bool_)
         """Of each kind whether its rows are in no line any more."""
 
-    def _order(self, comer: Comer) -> tuple[int, int, str]:
-        """First come, first served, of equal priority where that counts."""
-        job = comer.job
-        return -job.priority if self.ranks else 0, job.created, job.key
+    def _order(self, comer: Comer) -> Order:
+        return order_of(comer.job, ranks=self.ranks)
 
     def of(self, fresh: list[Comer], rows: Index) -> Generator[Turn, None, dict[str, Line]]:
         """By queue who may come in."""

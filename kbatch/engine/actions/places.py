@@ -11,10 +11,15 @@ from kbatch.engine.carryover.backlog import Backlog, Index
 from kbatch.model.jobs import Job
 from kbatch.model.nodes import Mask
 
-_Order: TypeAlias = tuple[int, int, str]
+Order: TypeAlias = tuple[int, int, str]
 _MOST: Final = 2**63 - 1
-_LAST: Final[_Order] = (_MOST, _MOST, "")
+_LAST: Final[Order] = (_MOST, _MOST, "")
 """Behind every group."""
+
+
+def order_of(job: Job, *, ranks: bool) -> Order:
+    """A group's place in its queue: first come, first served, of equal priority where that counts (`ranks`)."""
+    return -job.priority if ranks else 0, job.created, job.key
 
 
 class Places:
@@ -33,23 +38,19 @@ class Places:
         self._ranks = ranks
         self._in_order = in_order
         self._taken = 0
-        self._of: dict[str, list[_Order]] = {}
+        self._of: dict[str, list[Order]] = {}
         """By queue who has one, in order."""
-
-    def order(self, job: Job) -> _Order:
-        """The group's place in its queue."""
-        return -job.priority if self._ranks else 0, job.created, job.key
 
     def left(self, job: Job) -> bool:
         """Whether there is one for the group."""
         limit = self._limit(job.queue)
-        return limit is not None and self.order(job) < limit
+        return limit is not None and order_of(job, ranks=self._ranks) < limit
 
     def take(self, job: Job) -> None:
         """The group has one."""
         self._taken += 1
         if self._in_order:
-            insort(self._of.setdefault(job.queue, []), self.order(job))
+            insort(self._of.setdefault(job.queue, []), order_of(job, ranks=self._ranks))
 
     def left_for(self, backlog: Backlog, rows: Index) -> Mask:
         """`left`, of the groups in these rows."""
@@ -71,7 +72,7 @@ class Places:
         """Whether there is one for any group, be it the first of its queue."""
         return self._taken < self.depth or any(self._limit(queue) is not None for queue in self._of)
 
-    def _limit(self, queue: str) -> _Order | None:
+    def _limit(self, queue: str) -> Order | None:
         """There is one for the groups of the queue that come before this; None: for none."""
         own = self._of.get(queue, ())
         most = self.depth - (self._taken - len(own))
