@@ -8,11 +8,13 @@ it among those that wait in its queue.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from kbatch.api.objects import PriorityClass
 from kbatch.model.jobs import Job
 from kbatch.model.others import OtherObjects
+from kbatch.model.tasks import Task
 
 
 class Priority(NamedTuple):
@@ -35,10 +37,12 @@ def priority_of(job: Job, named: PriorityClass | None, others: OtherObjects) -> 
     """
     admitted: int | None = None
     highest: int | None = None
-    live = [task for task in job.tasks.values() if not task.terminal]
+    live: Collection[Task] = job.tasks.values()
     if len(live) > 1:  # pods of one class name the same priority: of thousands that are alike one is looked at
-        live = list({task.cls: task for task in live}.values())
+        live = {task.cls: task for task in live if not task.terminal}.values()
     for task in live:
+        if task.terminal:
+            continue
         priority, spec = task.priority, task.pod.spec
         if highest is None or priority > highest:
             highest = priority

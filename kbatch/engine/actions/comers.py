@@ -91,7 +91,7 @@ class Lines:
             return lines
         chosen = np.zeros(backlog.size, np.bool_)
         chosen[rows] = True
-        for number in np.unique(backlog.queue[rows]).tolist():
+        for number in np.flatnonzero(np.bincount(backlog.queue[rows])).tolist():
             by_age = backlog.by_age(number)
             by_age = by_age[chosen[by_age]]
             if self.ranks:

@@ -235,7 +235,8 @@ class _Admission:
         aged = np.zeros(0, np.bool_)
         if self._in_queue.places.any_left():
             aged = _overcome(standings) & (backlog.due[rows] <= session.now) & (backlog.back[rows] <= session.now)
-            aged &= self._in_queue.places.left_for(backlog, rows)
+            at = np.flatnonzero(aged)
+            aged[at] = self._in_queue.places.left_for(backlog, rows[at])
         if aged.any():
             asks = backlog.ask[rows]
             for number in np.unique(asks[aged]).tolist():
@@ -314,7 +315,7 @@ class _Admission:
         for line in lines.values():
             line.rows, line.kinds, line.taken = line.rows[line.taken :], line.kinds[line.taken :], 0
         rows = np.concatenate([line.rows for line in lines.values()])
-        if self._by_kind(rows):
+        if self._by_kind(lines):
             self._stale = False
             kinds = np.concatenate([line.kinds for line in lines.values()])
             by_kind = yield from self._rows.of_kinds(backlog, rows, kinds)
@@ -332,17 +333,18 @@ class _Admission:
             stays = left[line.rows]
             line.rows, line.kinds = line.rows[stays], line.kinds[stays]
 
-    def _by_kind(self, rows: Index) -> bool:
-        """Whether these rows of one kind go together, but for quotas: none comes in by age, and whom the time keeps out
-        is in no line.
+    def _by_kind(self, lines: dict[str, Line]) -> bool:
+        """Whether those in line of one kind go together, but for quotas: none comes in by age, and whom the time keeps
+        out is in no line.
         """
         if self.session.failed:
             return False
-        places = self._in_queue.places
-        if not places.any_left():
-            return True
-        due = rows[self.backlog.due[rows] <= self.session.now]
-        return not (len(due) and np.count_nonzero(places.left_for(self.backlog, due)))
+        backlog, places = self.backlog, self._in_queue.places
+        for queue, line in lines.items():
+            first = places.first_left(backlog, queue, line.rows)
+            if len(first) and int(backlog.due[first].min()) <= self.session.now:
+                return False
+        return True
 
     def _again(self, heap: list[tuple[Any, str]], line: Line) -> None:
         """The first of the line is another one now, which may matter to its place."""

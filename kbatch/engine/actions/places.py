@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -67,6 +67,17 @@ class Places:
         for at in np.flatnonzero((own == rank) & (created == age)).tolist():  # of one second; their keys decide
             found[at] = self.left(backlog.entry(int(rows[at])).job)
         return found
+
+    def first_left(self, backlog: Backlog, queue: str, rows: Index) -> Index:
+        """Of these rows of one queue, which stand in its order, those of the groups for which there is one: the first
+        ones.
+        """
+        limit = self._limit(queue)
+        if limit is None:
+            return rows[:0]
+        if limit is _LAST:
+            return rows
+        return rows[: bisect_left(rows, limit, key=lambda row: backlog.order(int(row), ranks=self._ranks))]
 
     def any_left(self) -> bool:
         """Whether there is one for any group, be it the first of its queue."""

@@ -442,6 +442,11 @@ class Backlog:
         """The rows by their priority, the highest first; those of one priority as they stand."""
         return rows[np.argsort(-self.priority[rows], kind="stable")]
 
+    def order(self, row: int, *, ranks: bool) -> tuple[int, int, str]:
+        """Where the group in this row stands in its queue: see `kbatch.engine.actions.places`."""
+        created, key = self._ages[row]
+        return -int(self.priority[row]) if ranks else 0, created, key
+
     def ahead(self, row: int, *, ranks: bool = False) -> int:
         """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys;
         with `ranks` those of higher priority, and such ones of the same.

@@ -38,7 +38,8 @@ class NodeResources:
             for name, column in idle.items()
         }
         self.future: dict[str, Column] = {name: column + self.releasing[name] for name, column in idle.items()}
-        self._free: dict[str, tuple[int, int]] = {}
+        self._free: dict[str, int] = {}
+        """By dimension what there is of `future` on all rows together, as far as somebody has asked; kept current."""
         self._awaits = -1, False
 
     def ensure(self, cls: TaskClass) -> None:
@@ -50,12 +51,20 @@ class NodeResources:
 
     def free(self, name: str) -> int:
         """What there is of a dimension on all rows together, once what terminates is gone; 0 where nothing has any."""
-        moment = len(self.log)
         found = self._free.get(name)
-        if found is None or found[0] != moment:
+        if found is None:
             column = self.future.get(name)
-            found = self._free[name] = moment, exact_sum(np.maximum(column, 0)) if column is not None else 0
-        return found[1]
+            found = self._free[name] = exact_sum(np.maximum(column, 0)) if column is not None else 0
+        return found
+
+    def _move(self, name: str, row: int, change: int) -> None:
+        """So much more of a dimension is free on a row, now or once what terminates is gone; less, if below 0."""
+        column = self.future[name]
+        before: int = column.item(row)
+        now = column[row] = before + change
+        free = self._free.get(name)
+        if free is not None:
+            self._free[name] = free + max(0, now) - max(0, before)
 
     @property
     def awaits_any(self) -> bool:
@@ -68,8 +77,9 @@ class NodeResources:
     def allocate(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod comes onto a row (1), or not after all (-1)."""
         for name, amount in cls.needs:
-            self.idle[name][row] -= sign * amount
-            self.future[name][row] -= sign * amount
+            idle = self.idle[name]
+            idle[row] = idle.item(row) - sign * amount
+            self._move(name, row, -sign * amount)
         self.log.append(row)
         self.causes.append(cls.id if sign > 0 else -1)
 
@@ -79,13 +89,14 @@ class NodeResources:
         for name, amount in cls.needs:
             np.subtract.at(self.idle[name], index, amount)
             np.subtract.at(self.future[name], index, amount)
+            self._free.pop(name, None)
         self.log.extend(rows)
         self.causes.extend([cls.id] * len(rows))
 
     def pipeline(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod waits for a row (1), or no longer (-1)."""
         for name, amount in cls.needs:
-            self.future[name][row] -= sign * amount
+            self._move(name, row, -sign * amount)
         self.log.append(row)
         self.causes.append(-1)
 
@@ -95,14 +106,18 @@ class NodeResources:
             return  # nothing is placed there, and what stands there may be more than a column counts
         for name, amount in cls.needs:
             self.releasing[name][row] += sign * amount
-            self.future[name][row] += sign * amount
+            self._move(name, row, sign * amount)
         self.log.append(row)
         self.causes.append(-1)
 
     def keep(self, rows: Index, amounts: Mapping[str, Column], sign: int = 1) -> None:
         """So much of each of these rows, all different, is kept for somebody (1), or no longer (-1)."""
         for name, column in amounts.items():
-            self.future[name][rows] -= sign * column
+            future, free = self.future[name], self._free.get(name)
+            before = future[rows]
+            now = future[rows] = before - sign * column
+            if free is not None:
+                self._free[name] = free + exact_sum(np.maximum(now, 0)) - exact_sum(np.maximum(before, 0))
         self.log.extend(rows.tolist())
         self.causes.extend([-1] * len(rows))
 
@@ -111,7 +126,7 @@ class NodeResources:
         for name, amount in cls.needs:
             if name in self.table.releasing:
                 self.releasing[name][row] -= amount
-                self.future[name][row] -= amount
+                self._move(name, row, -amount)
         self.log.append(row)
         self.causes.append(-1)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kbatch.engine.state.jobs import JobState
 from kbatch.resources import Resources, add_to
+
+_NOTHING: Final[Mapping[str, int]] = {}
 
 
 @dataclass(slots=True)
@@ -72,12 +75,20 @@ class Promises:
         """What the queue's groups without a lifetime, and those with one, were promised and have not placed yet; but
         for one group.
         """
-        return self.endless(queue, besides), self._of(queue, True, besides)
-
-    def endless(self, queue: str, besides: JobState | None = None) -> Resources:
-        """The first of these."""
         self._catch_up()
-        return self._of(queue, False, besides)
+        return self._of(queue, False, besides), self._of(queue, True, besides)
+
+    def endless(self, queue: str) -> Mapping[str, int]:
+        """The first of these, of all its groups. Not to be changed."""
+        self._catch_up()
+        if self.besides:
+            return self._of(queue, False, None)
+        return self._sums.get((queue, False), _NOTHING)
+
+    def part_of_endless(self, job: JobState | None) -> Mapping[str, int]:
+        """As much of that is one group's. Not to be changed."""
+        promise = self._kept.get(job.key) if job is not None else None
+        return promise.left if promise is not None and not promise.job.ends else _NOTHING
 
     def without(self, queue: str, job: JobState) -> Mapping[tuple[str, bool], Resources]:
         """What to count `besides`, so that nothing counts that was promised to other groups of a queue than one."""

@@ -84,3 +84,8 @@ def test_of_rows_the_same_is_said_as_of_their_groups(*, ranks: bool) -> None:
         said = [places.left(group) for _, group in waiting]
         assert places.left_for(backlog, rows).tolist() == said
         assert places.any_left() or not any(said)
+        for queue in {group.queue for _, group in waiting}:
+            line = backlog.by_age(backlog.queues.numbers[queue])
+            line = backlog.ranked(line) if ranks else line
+            left = [row for row in line.tolist() if places.left(backlog.entry(row).job)]
+            assert places.first_left(backlog, queue, line).tolist() == left

@@ -12,6 +12,7 @@ from kbatch.resources import CPU, MEMORY, MILLION
 
 _UNITS: Final = {CPU: 1000, MEMORY: 1 << 30}
 """What weights are per: a core, a GiB, one of anything else."""
+_NOTHING: Final[Mapping[str, int]] = {}
 
 
 class Measure:
@@ -35,18 +36,17 @@ class Measure:
         self.capacity = sum(capacity.get(name, 0) * factor for name, factor in self._factors.items()) // self._scale
         self._wholes = {name: capacity.get(name, 0) or 1 for name in terms} if dominant else None
 
-    def of(self, *vectors: Mapping[str, int]) -> int:
+    def of(
+        self, held: Mapping[str, int], more: Mapping[str, int] = _NOTHING, besides: Mapping[str, int] = _NOTHING
+    ) -> int:
         """How much these are together."""
-        if self._wholes is None:
+        if self._wholes is None:  # asked for several times for each decision
             found = 0
-            for name, factor in self._factors.items():  # asked for each decision: no generators
-                amount = 0
-                for vector in vectors:
-                    amount += vector.get(name, 0)
-                found += amount * factor
+            for name, factor in self._factors.items():
+                found += (held.get(name, 0) + more.get(name, 0) + besides.get(name, 0)) * factor
             return found // self._scale
         return max(
-            sum(vector.get(name, 0) for vector in vectors) * self.capacity // whole
+            (held.get(name, 0) + more.get(name, 0) + besides.get(name, 0)) * self.capacity // whole
             for name, whole in self._wholes.items()
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 from pydantic import BaseModel
@@ -23,6 +23,7 @@ from kbatch.model.usage import Anchor, read_anchor
 from kbatch.resources import MILLION, Resources, add, subtract
 
 _MINUTE = 60
+_NOTHING: Final[Mapping[str, int]] = {}
 
 
 class Flow(Plugin):
@@ -87,19 +88,20 @@ class Flow(Plugin):
             found = self._before[name] = anchor, value, unlimited
         return found
 
-    def _flow(self, queue: QueueState, *more: Mapping[str, int]) -> int:
+    def _flow(self, queue: QueueState, more: Mapping[str, int] = _NOTHING) -> int:
         """The queue's flow with so much more placed than now."""
-        return max(self._known(queue.name)[1], self._measure.of(queue.allocated, *more))
+        return max(self._known(queue.name)[1], self._measure.of(queue.allocated, more))
 
     def _endless(self, queue: QueueState, besides: JobState | None = None) -> Resources:
         """What the queue's groups without a lifetime hold and were promised, of what counts; but for one group's
         promise.
         """
-        found, ending = self.view.promises.endless(queue.name, besides), queue.ending
+        promises = self.view.promises
+        found: Resources = {}
+        promised, own, ending = promises.endless(queue.name), promises.part_of_endless(besides), queue.ending
         for name in self._measure.names:
             held = queue.allocated.get(name, 0) - ending.get(name, 0)
-            if held > 0:
-                found[name] = found.get(name, 0) + held
+            found[name] = max(0, held) + promised.get(name, 0) - own.get(name, 0)
         return found
 
     def _all(self, queue: QueueState, besides: JobState | None = None) -> Resources:
