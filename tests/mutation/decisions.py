@@ -500,7 +500,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "stuck-room-stays-in-the-sum", f"{_STATE}/node_resources.py",
-        "                self.future[name][row] -= amount\n", "",
+        "                self._move(name, row, -amount)\n", "",
         "pods are nominated to room that a stuck pod never gives back",
     ),
     # --- what is remembered, and what is said -------------------------------------------------------------------------
