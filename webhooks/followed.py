@@ -14,7 +14,7 @@ from webhooks.podgroups import owning_job
 from webhooks.review import StoredGroup, SubmittedGroup
 
 _INSTEAD: Final = {
-    "queue": ("spec.queue", f"change the label {QUEUE_LABEL} of the Job"),
+    "queue": ("spec.queue", f"change the label {QUEUE_LABEL} of the Job (where it is empty, this change stays)"),
     "min_member": (
         "spec.minMember",
         f"change the Job's parallelism, or the annotation {GROUP_MIN_MEMBER_ANNOTATION} of its pod template",

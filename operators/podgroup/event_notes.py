@@ -73,14 +73,17 @@ class Teller:
         self._since = since
         self._waits: dict[str, _Waiting] = {}
         self._missed: dict[str, str] = {}
+        self._elsewhere: dict[str, tuple[str, str, str]] = {}
+        """By key of the group the UID of its Job, and both queues, of who was told that they differ."""
 
     def __len__(self) -> int:
         """Groups and Jobs of which it is remembered what was told."""
-        return len(self._waits) + len(self._missed)
+        return len(self._waits) + len(self._missed) + len(self._elsewhere)
 
     def forget(self, key: str) -> None:
         """The group is gone."""
         self._waits.pop(key, None)
+        self._elsewhere.pop(key, None)
 
     def phase(self, group: PodGroup, old: str, new: Phase, makers: list[Maker]) -> None:
         """The group's phase changed, and that was written. Two steps that were taken at once are one Event.
@@ -173,6 +176,23 @@ class Teller:
     def job_trouble(self, job: Job, reason: str, note: str) -> None:
         """A Job needs its user's attention."""
         self._warn(_job(job), reason, "Grouping", note)
+
+    def job_queue(self, key: str, job: Job, group: PodGroup) -> None:
+        """A Job runs, and its group goes by its label no longer: its user is told once where that says another queue
+        than the group is in.
+        """
+        labelled = (job.metadata.labels or {}).get(QUEUE_LABEL)
+        if not labelled or labelled == group.spec.queue:
+            self._elsewhere.pop(key, None)
+            return
+        found = job.metadata.uid, labelled, group.spec.queue
+        if self._elsewhere.get(key) != found:
+            self._elsewhere[key] = found
+            note = (
+                f"label {QUEUE_LABEL} says {labelled}, its PodGroup is in queue {group.spec.queue} and stays there; "
+                f"the label counts only while the Job waits; to move what runs, change spec.queue of the PodGroup"
+            )
+            self._warn(_job(job), "QueueLabelIgnored", "Grouping", note)
 
     def missed(self, key: str, job: Job | None) -> None:
         """A Job went past its queue, which its user is told once; None: it is over, or gone."""

@@ -146,6 +146,7 @@ class Jobs:
             elif owned and job.spec.suspend and not admitted:
                 changes.append(self._follow(job, group))
             elif owned and not job.spec.suspend and not ended(job):
+                self._teller.job_queue(key, job, group)
                 changes.append(self._shrink(job, group))
         return sum(await asyncio.gather(*changes))
 

@@ -309,6 +309,24 @@ async def test_what_the_user_has_said_of_a_running_jobs_group_stays(server: Serv
     assert (spec["minMember"], spec["minResources"]) == (1, {"cpu": "99"})
 
 
+async def test_who_changes_the_queue_of_a_job_that_runs_is_told_once_that_it_stays(
+    server: Server, controller: Controller, told: Told
+) -> None:
+    submit(server, controller)
+    await controller.reconcile("ns/j")
+    say(server, controller, condition("Enqueued"))
+    await controller.reconcile("ns/j")
+    before = server.objects[f"{PREFIX}/j"]["spec"]["queue"]
+    for labelled, resource_version in (("elsewhere", "500"), ("", "501"), (before, "502"), ("elsewhere", "503")):
+        server.objects[f"{JOBS}/j"]["metadata"]["labels"] = {QUEUE_LABEL: labelled}
+        server.objects[f"{JOBS}/j"]["metadata"]["resourceVersion"] = resource_version
+        controller.hint(Upsert(server.job()))
+        await controller.reconcile("ns/j")
+        await controller.reconcile("ns/j")
+    assert server.objects[f"{PREFIX}/j"]["spec"]["queue"] == before
+    assert told.reasons("Job") == ["Released", "QueueLabelIgnored", "QueueLabelIgnored"]
+
+
 async def test_a_group_that_was_given_another_priority_keeps_it(server: Server, controller: Controller) -> None:
     submit(server, controller)
     await controller.reconcile("ns/j")
