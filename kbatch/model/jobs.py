@@ -77,6 +77,8 @@ class Job:
             as far as this process has seen it, else the default queue.
         priority, proven: see `kbatch.model.priorities`.
         expected: for how long its pods are expected to run, by what its PodGroup says; microseconds.
+        lifetime: for how many seconds it says that it is to run; None: it does not.
+        wants_whole_nodes: whether any of its pods want nodes for the group alone.
         barred: its queue is not open to its namespace: it keeps what it holds, and asks for nothing.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
         gone: by role the members that have succeeded, as its status or its Jobs say, and have no pod any more; they are
@@ -95,6 +97,8 @@ class Job:
     created: int = 0
     group: PodGroup | None = None
     expected: int | None = None
+    lifetime: int | None = None
+    wants_whole_nodes: bool = False
     minimum: int = 1
     roles: tuple[Role, ...] = ()
     queue: str = ""
@@ -149,16 +153,11 @@ class Job:
         return self.group is not None and conditions.let_in(self.group.status.conditions)
 
     @property
-    def lifetime(self) -> int | None:
-        """For how many seconds the group says that it is to run; None: it does not."""
-        return self.group.spec.lifetime_seconds if self.group is not None else None
-
-    @property
     def ends(self) -> bool:
         """Whether the group has a lifetime, or is gone and takes its pods with it."""
         if self.group is None:
             return not self.shadow and bool(self.tasks) and all(made_for(task.pod) for task in self.tasks.values())
-        return self.group.spec.lifetime_seconds is not None
+        return self.lifetime is not None
 
     @property
     def charged(self) -> int:
@@ -194,14 +193,6 @@ class Job:
             return False
         spec = self.group.spec
         return spec.exclusive or any(sub.exclusive for sub in spec.sub_groups or () if sub.name == role)
-
-    @property
-    def wants_whole_nodes(self) -> bool:
-        """Whether any of its pods do."""
-        if self.group is None:
-            return False
-        spec = self.group.spec
-        return spec.exclusive or any(sub.exclusive for sub in spec.sub_groups or ())
 
     @property
     def gang(self) -> bool:
@@ -403,10 +394,13 @@ class Job:
             self.min_resources = _of_nodes(self.min_quota)
             self.roles = tuple(Role(sub.name, sub.min_member, sub.max_member) for sub in spec.sub_groups or ())
             self.minimum = max(1, spec.min_member, sum(role.min_member for role in self.roles))
+            self.lifetime = spec.lifetime_seconds
+            self.wants_whole_nodes = spec.exclusive or any(sub.exclusive for sub in spec.sub_groups or ())
             if self.group is None or self.group.spec != spec:
                 self.templates = of_roles(spec)
         else:
             self.min_quota, self.min_resources, self.roles, self.minimum, self.templates = {}, {}, (), 1, ()
+            self.lifetime, self.wants_whole_nodes = None, False
         self.group = group
         self.expected = expected_said(group.metadata) if group is not None else None
 
