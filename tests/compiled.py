@@ -14,6 +14,7 @@ _COUNTED: Final = "stands between two functions of the engine to count calls; co
 _DOCSTRINGS: Final = "reads docstrings, or the members, of classes: compiled ones have other members and no docstrings"
 _FAILS: Final = "puts a function that fails in the place of one that is compiled"
 _FRAMES: Final = "looks into a generator's frames, which a compiled one does not have"
+_METHOD: Final = "puts another method in the place of one that is compiled"
 _OBJECTS: Final = "looks into objects by their dictionaries or slots"
 _SOURCE: Final = "looks at functions of Python"
 _STAND_IN: Final = "puts another class in the place of one that a compiled module makes"
@@ -52,6 +53,8 @@ LEFT_OUT: Final = {
     "tests/unit/model/test_forgetting.py::test_what_is_kept_follows_from_what_is_alive": _OBJECTS,
     "tests/unit/model/test_unions.py": _CONSTANT,
     "tests/unit/plugins/test_documentation.py": _DOCSTRINGS,
+    "tests/unit/traces/test_generation.py::test_what_cannot_be_is_refused_with_its_place": _CONSTANT,
+    "tests/unit/traces/test_schedules.py::test_the_check_finds_a_job_that_delays_another": _METHOD,
     f"{_QUEUES}::test_an_object_that_breaks_the_model_is_left_out_and_named": _FAILS,
     f"{_QUEUES}::test_an_object_that_breaks_the_model_while_shares_are_divided_ends_no_round": (_FAILS),
     f"{_QUEUES}::test_shares_are_divided_once_until_something_changes": _COUNTED,

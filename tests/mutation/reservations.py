@@ -353,8 +353,23 @@ MUTANTS: Final = (
     ),
     Mutant(
         "apart-elsewhere-and-still-promised", "kbatch/engine/reservation/promises.py",
-        "and not (taken.heeds or start.heeds):", "and not start.excludes:",
+        "and not (heeds or start.heeds):", "and not start.excludes:",
         "a job of higher priority waits for one that keeps apart from it on another node",
+    ),
+    Mutant(
+        "started-in-a-promised-room", "kbatch/engine/reservation/promises.py",
+        "else {row for _, row in by.placed.values()}", "else set()",
+        "who starts in a promised room moves the promises of other queues",
+    ),
+    Mutant(
+        "rest-of-a-gang-for-half-a-minute", "kbatch/engine/reservation/ledger.py",
+        "                if holder.bound:\n", "                if False:\n",
+        "the room of a pod that a gang has lost goes to one that matters less",
+    ),
+    Mutant(
+        "lone-pods-behind-what-their-queue-promised", "kbatch/engine/reservation/ledger.py",
+        "kept -= overtaken.get(name, 0)", "pass",
+        "a pod waits for a group of its queue that it would evict",
     ),
     Mutant(
         "evictions-of-the-queue-before", "kbatch/engine/session/hourly.py",

@@ -322,8 +322,7 @@ class _Line:
                 if self.session.due():
                     yield TURN
                 return False
-        ledger = self.context.ledger
-        planned = self.context.planned
+        context, ledger, planned = self.context, self.context.ledger, self.context.planned
         if planned is not None:
             planned.lay(job)
         lifted = ledger.lift(job)
@@ -332,6 +331,8 @@ class _Line:
                 done = yield from self._minimum(job, modest=modest)
                 if done and planned is not None and not job.nominated:
                     planned.started(job)
+                    if planned.keeps:
+                        yield from taken_over(planned, context.feasibility, ledger, context.rankings, job)
                 if done is False and planned is not None and planned.wanted(job):
                     yield from self._plan(planned, job)
             else:

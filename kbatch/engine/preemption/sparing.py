@@ -19,7 +19,7 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import order_of
-from kbatch.engine.preemption.sums import promised, promises_of_others
+from kbatch.engine.preemption.sums import promised
 from kbatch.engine.reservation.nominations import moving
 from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.statement import Statement
@@ -203,7 +203,7 @@ class Decided:
             return False
         request = add(*(unit.request for unit in units))
         for job in self._beneficiaries():
-            others = promises_of_others(self._context, job)
+            others = [each for each in self._context.ledger.promises() if each[0] is not job]
             if any(bound(request) for bound in promised(self._context, others, sorted(request))):
                 return False
         return True

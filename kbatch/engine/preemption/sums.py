@@ -29,19 +29,16 @@ def capability(queue: QueueState, names: Iterable[str]) -> tuple[Bound, ...]:
     return (over,)
 
 
-def promises_of_others(context: CycleContext, job: JobState) -> Promises:
-    """What other groups than the job were promised whose pods do not all exist."""
-    return [each for each in context.ledger.promises() if each[0] is not job]
-
-
 def promises_to_keep(context: CycleContext, queue: QueueState, job: JobState, single: Task | None) -> Promises:
-    """What other groups were promised that this step of the job must leave to them: all of it where the job was
-    promised nothing for the step; else what more important ones of its queue were, and what was promised before where
-    its queue has had its share.
+    """What other groups were promised that this step of the job must leave to them: all of it where the step is above
+    its minimum; where the job was promised nothing, all that it does not overtake; else what more important ones of its
+    queue were, and what was promised before where its queue has had its share.
     """
     ledger = context.ledger
-    if single is not None or job.job.shadow:
-        return promises_of_others(context, job)
+    if single is not None:
+        return [each for each in ledger.promises() if each[0] is not job]
+    if job.job.shadow:
+        return ledger.promised_to_others(job)
     if not ledger.promises():
         return ()
     above = ledger.promised_above(job)

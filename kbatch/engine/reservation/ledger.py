@@ -22,7 +22,7 @@ from kbatch.api.reasons import Reason, Reserved
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.reservation.clocks import PODS_GRACE, enqueued_since, used_up
+from kbatch.engine.reservation.clocks import PODS_GRACE, enqueued_since, fell, used_up
 from kbatch.engine.session.limits import beyond_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
@@ -52,6 +52,8 @@ class Ledger:
         self._awaited: tuple[object, list[JobState]] | None = None
         """What was evicted when it was found out (how many, and the last), and whose pods do not all exist."""
         self._sum: Resources = {}
+        self._overtaken: tuple[object, dict[tuple[str, int], Resources]] | None = None
+        """As long as that stands, by queue and priority what was promised to those that such a job overtakes."""
         self._cursor = 0
         self._tried: set[str] = set()
         self._expected: set[int] = set()
@@ -79,23 +81,36 @@ class Ledger:
         """Those of `promises` that were made before that of the job, if it does not overtake them: it matters less, or
         is of another queue, or preempt is not configured.
         """
-        preempts, own = self.session.policy.has("preempt"), self._let_in(job)
+        own = self._let_in(job)
         return [
             (holder, amounts) for holder, amounts in self.promises()
-            if self._let_in(holder) < own
-            and not (preempts and holder.queue == job.queue and holder.priority < job.priority and not holder.bound)
+            if self._let_in(holder) < own and not self._overtakes(job, holder)
         ]  # fmt: skip
+
+    def promised_to_others(self, job: JobState) -> Sequence[tuple[JobState, Resources]]:
+        """Those of `promises` that count for a job that was promised nothing: but for those that it overtakes."""
+        return [each for each in self.promises() if each[0] is not job and not self._overtakes(job, each[0])]
+
+    def _overtakes(self, job: JobState, holder: JobState) -> bool:
+        """Whether what a group was promised keeps the job out no more than its pods would, which could be evicted for
+        the job: it matters less in the job's queue, holds nothing yet, and preempt is configured.
+        """
+        weaker = holder.queue == job.queue and holder.priority < job.priority
+        return weaker and not holder.bound and self.session.policy.has("preempt")
 
     def promised_above(self, job: JobState) -> Sequence[tuple[JobState, Resources]]:
         """Those of `promises` that overtake the job: they matter more in its queue, and preempt is configured. Whoever
         takes their room is evicted for them once their pods are there. Of groups whose pods are not made within
-        `PODS_GRACE` nobody knows whether they ever are.
+        `PODS_GRACE` since they came in queue, or lost those that they had, nobody knows whether they ever are; but for
+        the rest of a gang that runs.
         """
         session, found = self.session, []
         for holder, amounts in self.promises() if session.policy.has("preempt") else ():
             if holder.queue == job.queue and holder.priority > job.priority:
-                until = self._let_in(holder)[0] + PODS_GRACE
-                if session.now < until:
+                until = max(self._let_in(holder)[0], fell(session, holder) or 0) + PODS_GRACE
+                if holder.bound:
+                    found.append((holder, amounts))
+                elif session.now < until:
                     if until not in self._expected:
                         self._expected.add(until)
                         session.wake.append(until)
@@ -130,19 +145,22 @@ class Ledger:
         """Whether the job may not have these pods placed: they would take room that was promised to others."""
         if not self._kept():
             return None
-        return self._refusal(job, total(task.cls.request for task in tasks), self.session.usable())
+        return self._refusal(job, total(task.cls.request for task in tasks), self.session.usable(), surplus=True)
 
-    def broken(self, job: JobState, tasks: Sequence[Task]) -> Reason | None:
-        """The same of pods that the open statement has placed already."""
+    def broken(self, job: JobState, tasks: Sequence[Task], *, surplus: bool = False) -> Reason | None:
+        """The same of pods that the open statement has placed already; of its minimum, unless `surplus`, beside what it
+        overtakes.
+        """
         if not self._kept():
             return None
         request = total(task.cls.request for task in tasks)
         free = self.session.usable()
-        return self._refusal(job, request, {name: free.get(name, 0) + amount for name, amount in request.items()})
+        there = {name: free.get(name, 0) + amount for name, amount in request.items()}
+        return self._refusal(job, request, there, surplus=surplus)
 
     def forget(self) -> None:
         """Count what is promised anew from now on: enqueue is about to let more groups in."""
-        self._promised = self._awaited = None
+        self._promised = self._awaited = self._overtaken = None
         self._sum = {}
 
     def tried(self, job: JobState) -> None:
@@ -161,16 +179,36 @@ class Ledger:
         """Whether its queue may never hold the group, since its capability was lowered."""
         return beyond_capability(self.session.queue(job.queue), job.job.outstanding)
 
-    def _refusal(self, job: JobState, request: Resources, free: Mapping[str, int]) -> Reason | None:
+    def _refusal(self, job: JobState, request: Resources, free: Mapping[str, int], *, surplus: bool) -> Reason | None:
         own = self._kept().get(job.key)
+        overtaken: Resources | None = {} if surplus else None
         for name in sorted(request):
             kept = self._sum.get(name, 0) - (own[1].get(name, 0) if own is not None else 0)
+            if kept <= 0 or request[name] <= max(0, free.get(name, 0) - kept):
+                continue
+            overtaken = self._overtaken_by(job) if overtaken is None else overtaken
+            kept -= overtaken.get(name, 0)
             if kept > 0 and request[name] > max(0, free.get(name, 0) - kept):
                 holder = next(
-                    each for each, amounts in self._kept().values() if amounts.get(name, 0) > 0 and each is not job
-                )
+                    each for each, amounts in self._kept().values()
+                    if amounts.get(name, 0) > 0 and each is not job and (surplus or not self._overtakes(job, each))
+                )  # fmt: skip
                 return Reserved(holder.name, name, kept)
         return None
+
+    def _overtaken_by(self, job: JobState) -> Resources:
+        """What was promised in all to those that the job overtakes."""
+        kept = self._kept()
+        now = self._cursor, len(self._tried), self.released
+        if self._overtaken is None or self._overtaken[0] != now:
+            self._overtaken = now, {}
+        known = self._overtaken[1]
+        found = known.get((job.queue, job.priority))
+        if found is None:
+            found = known[job.queue, job.priority] = total(
+                amounts for holder, amounts in kept.values() if self._overtakes(job, holder)
+            )
+        return found
 
     def _kept(self) -> dict[str, tuple[JobState, Resources]]:
         """By key of the group what it was promised and has not used, in the order of `session.live`."""

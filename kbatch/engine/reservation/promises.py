@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 import numpy as np
@@ -101,17 +102,23 @@ def known_by_now(planned: PlannedStarts, feasibility: Feasibility, ledger: Ledge
 def taken_over(
     planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, rankings: NodeRankings, by: JobState
 ) -> Iterator[Transaction | Turn]:
-    """Promise others starts that they can keep, whose rooms a job of a higher priority in their queue was promised.
+    """Promise others starts that they can keep, whose rooms a job of a higher priority in their queue was promised, or
+    starts in.
 
     From each of them on the promises of the queue are made again in their order: it loses its place to that job alone,
     and to none of its queue that was promised its start later. Those of other queues stand.
     """
     seen: set[str] = set()
     while True:
-        taken = planned.starts.get(by.key)
+        taken = planned.starts.get(by.key) if by.missing() else None
+        rows: AbstractSet[int] = taken.needs.keys() if taken is not None else {row for _, row in by.placed.values()}
+        if not rows:
+            return
+        heeds = taken is not None and taken.heeds
         losers = [
             start for start in planned.starts.values()
-            if start.job.key not in seen and _loses(planned, rankings, start, taken)
+            if start.job.queue == by.queue and start.job.priority < by.priority and start.job.key not in seen
+            and _loses(planned, rankings, start, rows, heeds=heeds)
         ]  # fmt: skip
         if not losers:
             return
@@ -153,11 +160,11 @@ def _from(
             planned.put(start)
 
 
-def _loses(planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart, taken: PlannedStart | None) -> bool:
-    """Whether a start cannot be kept beside one that a job of a higher priority in its queue was promised."""
-    if taken is None or start.job.queue != taken.job.queue or start.job.priority >= taken.job.priority:
-        return False
-    if taken.needs.keys().isdisjoint(start.needs) and not (taken.heeds or start.heeds):
+def _loses(
+    planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart, rows: AbstractSet[int], *, heeds: bool
+) -> bool:
+    """Whether a start cannot be kept beside another, on these rows, that may heed which pods stand where."""
+    if rows.isdisjoint(start.needs) and not (heeds or start.heeds):
         return False
     return planned.stands(start) and not _confirmed(planned, rankings, start)
 

@@ -671,6 +671,18 @@ def test_what_other_queues_were_promised_stands_where_a_priority_takes_a_room() 
     assert instants(again(model, one, 50)) == {"high": 100, "theirs": 100, "low": 200}
 
 
+def test_what_other_queues_were_promised_stands_where_a_priority_starts_in_a_room() -> None:
+    """`low` cannot start at 100, as `high` runs until 200: it starts after what the other queue was promised then."""
+    model = world(queue(), queue("other"), node("n1", "8"), busy(100), saying(pod("low", "8", at=1), 100))
+    one = run(model, CONSERVATIVE, now=1)
+    model.apply(Upsert(saying(pod("theirs", "8", at=2, queue="other"), 100)))
+    two = again(model, one, 2)
+    assert instants(two) == {"low": 100, "theirs": 200}
+    model.apply(Upsert(saying(pod("high", "4", at=50, priority=10), 150)))
+    three = again(model, two, 50)
+    assert (three.binds, instants(three)) == ({"high": "n1"}, {"theirs": 200, "low": 300})
+
+
 def test_a_later_job_of_higher_priority_takes_a_promise_over() -> None:
     model = world(node("n1"), node("n2"), busy(100), wide())
     first = run(model, CONSERVATIVE, now=10)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kbatch.api.objects import Pod, PodGroup
-from kbatch.model.events import Upsert
+from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
+    ALLOCATE,
     EPOCH,
+    EVERYTHING,
     Simulation,
     group,
     in_queue,
     members,
     node,
     pod,
+    policy,
     priority_class,
     queue,
     world,
@@ -106,3 +111,45 @@ def test_room_is_not_left_for_long_to_pods_that_nobody_makes() -> None:
     assert found.last.outcome is not None
     assert found.last.outcome.next_wake == EPOCH + 32 * SECOND
     assert beside_high("8", now=32).running("low") == ["low-0"]
+
+
+def test_the_room_of_a_pod_that_a_gang_has_lost_is_left_to_it_for_longer() -> None:
+    """Its other pods have shown what it is: its priority is no mere word."""
+    low = in_queue(group("low", disruption="Never")), pod("low-0", "4", of="low")
+    high = group("high", 2, priority_class_name="hi", min_resources={"cpu": "8"})
+    pods = [pod(f"high-{at}", "4", of="high", priority=100) for at in range(2)]
+    there = queue("default"), node("n1", "8"), priority_class("hi", 100)
+    sim = Simulation(world(there, low, high, pods), recreate=False)
+    sim.settle()
+    assert (sim.running("high"), sim.running("low")) == (["high-0", "high-1"], [])
+    sim.now = 100
+    sim.model.apply(Delete(Pod, "ns", "high-1"))
+    sim.settle()
+    sim.now = 150
+    sim.settle()
+    assert sim.running("low") == []
+    come(sim, pod("high-1b", "4", of="high", at=150, priority=100))
+    sim.settle()
+    assert (sim.running("high"), sim.evictions) == (["high-0", "high-1b"], [])
+
+
+@pytest.mark.parametrize(
+    ("priority", "named", "by", "starts"),
+    [
+        (100, "default", EVERYTHING, True),
+        (0, "default", EVERYTHING, False),
+        (100, "other", EVERYTHING, False),
+        (100, "default", ALLOCATE.replace("allocate", "enqueue, allocate"), False),
+    ],
+    ids=["more important", "as important", "of another queue", "without preempt"],
+)
+def test_a_pod_that_matters_more_is_not_kept_out_by_what_its_own_queue_has_promised(
+    priority: int, named: str, by: str, *, starts: bool
+) -> None:
+    """The group's pods do not exist yet: as they would be evicted for it, their promise counts for nothing, either."""
+    low = in_queue(group("low", min_resources={"cpu": "4"}))
+    alone = pod("alone", "4", at=10, priority=priority, labels={"kbatch.dev/queue": named})
+    sim = Simulation(world(queue("default"), queue("other"), node("n1", "4"), low, alone), by=policy(by))
+    sim.now = 10
+    found = sim.cycle()
+    assert ("alone" in found.binds) is starts
