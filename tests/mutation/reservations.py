@@ -362,6 +362,11 @@ MUTANTS: Final = (
         "who starts in a promised room moves the promises of other queues",
     ),
     Mutant(
+        "unknown-starts-as-they-came", "kbatch/engine/reservation/promises.py",
+        "key=lambda start: -start.job.priority)", "key=lambda start: 0)",
+        "of two that were promised room nobody knows when, the less important one starts first",
+    ),
+    Mutant(
         "rest-of-a-gang-for-half-a-minute", "kbatch/engine/reservation/ledger.py",
         "                if holder.bound:\n", "                if False:\n",
         "the room of a pod that a gang has lost goes to one that matters less",

@@ -71,7 +71,7 @@ def renew(
     ended = state.free is not None and _free_at_first(session) > state.free
     if state.offered is not None and offered_of(session) < state.offered:
         ended = True  # with a node that goes there is less room, whatever has ended besides
-    for key in list(planned.starts):
+    for key in _in_turn(planned) if ended else list(planned.starts):
         start = planned.starts.get(key)
         if start is None:
             continue  # what it was promised has been taken over
@@ -86,6 +86,22 @@ def renew(
             if planned.starts.get(key) is not start:
                 yield from taken_over(planned, feasibility, ledger, rankings, start.job)
     ledger.forget()
+
+
+def _in_turn(planned: PlannedStarts) -> list[str]:
+    """The keys of those that were promised a start, in the order in which they were; but of a queue's promises without
+    an instant those of higher priority first: where something has ended, they take it before those that matter less.
+    """
+    found = list(planned.starts.values())
+    by_queue: dict[str, list[int]] = {}
+    for at, start in enumerate(found):
+        if start.at is None:
+            by_queue.setdefault(start.job.queue, []).append(at)
+    for places in by_queue.values():
+        some = sorted((found[at] for at in places), key=lambda start: -start.job.priority)
+        for at, start in zip(places, some, strict=True):
+            found[at] = start
+    return [start.job.key for start in found]
 
 
 def known_by_now(planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger) -> Iterator[Transaction | Turn]:

@@ -302,10 +302,10 @@ def test_the_part_of_a_hard_cap_that_a_planned_start_needs_is_kept() -> None:
 # --- promises ---------------------------------------------------------------------------------------------------------
 
 
-def again(model: ClusterModel, before: Decisions, now: int) -> Decisions:
+def again(model: ClusterModel, before: Decisions, now: int, by: Policy = CONSERVATIVE) -> Decisions:
     """The next cycle, which knows what was promised."""
     assert before.outcome is not None
-    return run(model, CONSERVATIVE, now=now, state=before.outcome.state)
+    return run(model, by, now=now, state=before.outcome.state)
 
 
 def test_a_promise_is_made_again_when_something_has_ended() -> None:
@@ -681,6 +681,19 @@ def test_what_other_queues_were_promised_stands_where_a_priority_starts_in_a_roo
     model.apply(Upsert(saying(pod("high", "4", at=50, priority=10), 150)))
     three = again(model, two, 50)
     assert (three.binds, instants(three)) == ({"high": "n1"}, {"theirs": 200, "low": 300})
+
+
+@pytest.mark.parametrize("more", ["", ", preempt"])
+def test_where_nobody_knows_when_the_more_important_of_a_queue_starts_first(more: str) -> None:
+    """Nobody knows when `endless` ends, on whose node both were promised room: `low` first, which came first."""
+    by = policy(f"actions: [allocate, {{name: backfill, arguments: {{mode: conservative}}}}{more}]{TIERS}")
+    model = world(node("n1", "4"), pod("endless", "4", on="n1", priority=10), pod("low", "4", at=1))
+    one = run(model, by, now=1)
+    model.apply(Upsert(pod("high", "4", at=2, priority=10)))
+    two = again(model, one, 2, by)
+    model.apply(Delete(Pod, "ns", "endless"))
+    three = again(model, two, 100, by)
+    assert (three.binds, three.evicted) == ({"high": "n1"}, [])
 
 
 def test_a_later_job_of_higher_priority_takes_a_promise_over() -> None:
