@@ -52,8 +52,8 @@ class Ledger:
         self._awaited: tuple[object, list[JobState]] | None = None
         """What was evicted when it was found out (how many, and the last), and whose pods do not all exist."""
         self._sum: Resources = {}
-        self._overtaken: tuple[object, dict[tuple[str, int], Resources]] | None = None
-        """As long as that stands, by queue and priority what was promised to those that such a job overtakes."""
+        self._overtaken: dict[tuple[str, int], Resources] = {}
+        """By queue and priority what was promised to those that such a job overtakes, until some promise moves."""
         self._cursor = 0
         self._tried: set[str] = set()
         self._expected: set[int] = set()
@@ -160,8 +160,8 @@ class Ledger:
 
     def forget(self) -> None:
         """Count what is promised anew from now on: enqueue is about to let more groups in."""
-        self._promised = self._awaited = self._overtaken = None
-        self._sum = {}
+        self._promised = self._awaited = None
+        self._sum, self._overtaken = {}, {}
 
     def tried(self, job: JobState) -> None:
         """The job's minimum was tried in vain: if all its pods are there, it waits like any other and blocks nobody."""
@@ -199,13 +199,9 @@ class Ledger:
     def _overtaken_by(self, job: JobState) -> Resources:
         """What was promised in all to those that the job overtakes."""
         kept = self._kept()
-        now = self._cursor, len(self._tried), self.released
-        if self._overtaken is None or self._overtaken[0] != now:
-            self._overtaken = now, {}
-        known = self._overtaken[1]
-        found = known.get((job.queue, job.priority))
+        found = self._overtaken.get((job.queue, job.priority))
         if found is None:
-            found = known[job.queue, job.priority] = total(
+            found = self._overtaken[job.queue, job.priority] = total(
                 amounts for holder, amounts in kept.values() if self._overtakes(job, holder)
             )
         return found
@@ -234,6 +230,7 @@ class Ledger:
         promised = self._promised
         if promised is None:
             return
+        self._overtaken.clear()
         for name, amount in promised[job.key][1].items():
             self._sum[name] -= amount
         left: Resources = {}
