@@ -190,7 +190,7 @@ class Teller:
             self._elsewhere[key] = found
             note = (
                 f"label {QUEUE_LABEL} says {labelled}, its PodGroup is in queue {group.spec.queue} and stays there; "
-                f"the label counts only while the Job waits; to move what runs, change spec.queue of the PodGroup"
+                f"the label counts only while the Job waits; to move it, delete the Job and create it again"
             )
             self._warn(_job(job), "QueueLabelIgnored", "Grouping", note)
 

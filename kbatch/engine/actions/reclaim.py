@@ -270,13 +270,12 @@ def _keep(
     """Keep the room, if there is enough of it in one of these moments, the last of which includes the others."""
     statement = Statement(context.session, job)
     surplus = wanted.single is not None
-    alone = surplus or job.job.shadow
-    minds = alone or bool(promises_to_keep(context, context.session.queue(job.queue), job, None))
+    minds = surplus or job.job.shadow or bool(promises_to_keep(context, context.session.queue(job.queue), job, None))
     with keeping_to(job, wanted):
         fits = yield from _fits(context, statement, wanted, when)
     if fits and context.planned is not None and context.planned.later(job):
         fits = False  # it was promised an earlier start
-    if fits and minds and _promised(context, statement, alone=alone, surplus=surplus):
+    if fits and minds and _promised(context, statement, surplus=surplus):
         aside.kept_out.add(job.key)
         fits = False
     if not fits:
@@ -300,12 +299,12 @@ def _fits(
     return not hopeless and (yield from placing(rankings, statement, when, search=()))
 
 
-def _promised(context: CycleContext, statement: Statement, *, alone: bool, surplus: bool) -> bool:
-    """Whether the room that the statement takes was promised to others: allocate would not give it out. `alone`: the
-    job was promised nothing for this step, which is one above its minimum (`surplus`) or not.
+def _promised(context: CycleContext, statement: Statement, *, surplus: bool) -> bool:
+    """Whether the room that the statement takes was promised to others: allocate would not give it out. `surplus`: the
+    step is above the job's minimum.
     """
     tasks, ledger, job = [task for _, task, *_ in statement.recorded()], context.ledger, statement.job
-    if alone:
+    if surplus or job.job.shadow:  # it was promised nothing for the step
         return ledger.broken(job, tasks, surplus=surplus) is not None
     modest = context.session.plugins.overused(context.session.queue(job.queue), job) is None
     return ledger.robs(job, tasks, modest=modest) is not None

@@ -48,7 +48,6 @@ _APART: Final = SECOND
 
 
 _TRIED: Final = (Code.UNFIT, Code.HOPELESS)
-_NONE: Final = (-1, -1, -1, -1, -1, -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +229,6 @@ class Backlog:
         self._entries: list[Entry | None] = []
         self._ages: list[Age] = []
         """Of each row."""
-        self._shared: list[tuple[int, int, int, int, int, int, int]] = []
-        """Of each row the numbers of what it shares, as they stand in the columns: of its queue, giving, ask,
-        namespace, shape, limit, and kind."""
         self._free: list[int] = []
         self._rows: Index | None = None
         self._contents: Contents | None = None
@@ -308,7 +304,6 @@ class Backlog:
         if row == len(self._entries):
             self._entries.append(None)
             self._ages.append(entry.age)
-            self._shared.append(_NONE)
             if row == len(self._live):
                 self._grow()
         self._entries[row] = entry
@@ -324,7 +319,7 @@ class Backlog:
         queue = self.queue[row] = self.queues.take(entry.job.queue)
         giving = self.giving[row] = self.givings.take(entry.giving)
         ask = self.ask[row] = self.asks.take((entry.job.queue, entry.asks))
-        namespace = self.namespace[row] = self.namespaces.take(entry.job.namespace)
+        self.namespace[row] = self.namespaces.take(entry.job.namespace)
         self.quota[row] = -1
         shape = self.shape[row] = self.shapes.take(entry.shape)
         if shape >= len(self.hopeless):
@@ -333,9 +328,7 @@ class Backlog:
         limit = self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
         wishes = entry.job.wants_whole_nodes, entry.job.lifetime
         says = entry.strict, entry.fixed is not None, entry.triable, entry.stated, *wishes
-        least = tuple(sorted(entry.least.items()))
-        kind = self.kind[row] = self.kinds.take((queue, giving, ask, shape, limit, says, least))
-        self._shared[row] = queue, giving, ask, namespace, shape, limit, kind
+        self.kind[row] = self.kinds.take((queue, giving, ask, shape, limit, says, tuple(sorted(entry.least.items()))))
         self.created[row], self.told[row] = entry.job.created, 0
         line = self._by_age.get(queue)
         if line is None:
@@ -356,19 +349,20 @@ class Backlog:
         entry = self.entry(row)
         for name in entry.least:
             self.least[name][row] = 0
-        queue, giving, ask, namespace, shape, limit, kind = self._shared[row]
+        queue = int(self.queue[row])
         self._by_age[queue].remove(self._ages[row])
         if self.queues.drop(queue):
             del self._by_age[queue]
-        self.givings.drop(giving)
-        self.asks.drop(ask)
-        self.namespaces.drop(namespace)
+        self.givings.drop(int(self.giving[row]))
+        self.asks.drop(int(self.ask[row]))
+        self.namespaces.drop(int(self.namespace[row]))
         quota = int(self.quota[row])
         if quota >= 0 and self.quotas.drop(quota) and quota < len(self._over):
             self._over[quota] = -1
-        if limit >= 0:
-            self.limits.drop(limit)
-        self.kinds.drop(kind)
+        if self.limit[row] >= 0:
+            self.limits.drop(int(self.limit[row]))
+        self.kinds.drop(int(self.kind[row]))
+        shape = int(self.shape[row])
         if self.shapes.drop(shape):
             self.hopeless[shape] = self.unfit[shape] = self.place[shape] = -1
         self._entries[row] = None

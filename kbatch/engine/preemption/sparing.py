@@ -203,7 +203,7 @@ class Decided:
             return False
         request = add(*(unit.request for unit in units))
         for job in self._beneficiaries():
-            others = [each for each in self._context.ledger.promises() if each[0] is not job]
+            others = self._context.ledger.promised_to_others(job, surplus=True)
             if any(bound(request) for bound in promised(self._context, others, sorted(request))):
                 return False
         return True

@@ -35,10 +35,8 @@ def promises_to_keep(context: CycleContext, queue: QueueState, job: JobState, si
     queue were, and what was promised before where its queue has had its share.
     """
     ledger = context.ledger
-    if single is not None:
-        return [each for each in ledger.promises() if each[0] is not job]
-    if job.job.shadow:
-        return ledger.promised_to_others(job)
+    if single is not None or job.job.shadow:
+        return ledger.promised_to_others(job, surplus=single is not None)
     if not ledger.promises():
         return ()
     above = ledger.promised_above(job)

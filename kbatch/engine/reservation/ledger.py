@@ -87,9 +87,14 @@ class Ledger:
             if self._let_in(holder) < own and not self._overtakes(job, holder)
         ]  # fmt: skip
 
-    def promised_to_others(self, job: JobState) -> Sequence[tuple[JobState, Resources]]:
-        """Those of `promises` that count for a job that was promised nothing: but for those that it overtakes."""
-        return [each for each in self.promises() if each[0] is not job and not self._overtakes(job, each[0])]
+    def promised_to_others(self, job: JobState, *, surplus: bool) -> Sequence[tuple[JobState, Resources]]:
+        """Those of `promises` that were made to others; but for pods above its minimum (`surplus`) without those that
+        the job overtakes.
+        """
+        return [
+            each for each in self.promises()
+            if each[0] is not job and (surplus or not self._overtakes(job, each[0]))
+        ]  # fmt: skip
 
     def _overtakes(self, job: JobState, holder: JobState) -> bool:
         """Whether what a group was promised keeps the job out no more than its pods would, which could be evicted for
@@ -107,10 +112,11 @@ class Ledger:
         session, found = self.session, []
         for holder, amounts in self.promises() if session.policy.has("preempt") else ():
             if holder.queue == job.queue and holder.priority > job.priority:
-                until = max(self._let_in(holder)[0], fell(session, holder) or 0) + PODS_GRACE
                 if holder.bound:
                     found.append((holder, amounts))
-                elif session.now < until:
+                    continue
+                until = max(self._let_in(holder)[0], fell(session, holder) or 0) + PODS_GRACE
+                if session.now < until:
                     if until not in self._expected:
                         self._expected.add(until)
                         session.wake.append(until)
