@@ -13,14 +13,15 @@ from fractions import Fraction
 from tests.e2e.auditor.constraints import selected
 from tests.e2e.auditor.quantities import Amounts, add
 from tests.e2e.auditor.rules import Eviction, ForAMoment, PodChange, Rule, Violation
-from tests.e2e.auditor.world import OVER, GroupFact, PodFact, World
+from tests.e2e.auditor.world import OVER, BudgetFact, GroupFact, PodFact, World
 
 
 class WithinBudgets(Rule):
-    """No eviction leaves fewer pods than a budget wants.
+    """No eviction of a pod that has started leaves fewer pods than a budget wants.
 
-    Whether pods are Ready is not looked at. What went for other reasons in the last moments counts as there: the server
-    may have carried out the eviction before.
+    One that has not started is Pending: the eviction API lets it go without asking a budget, for it is none of those
+    that do the work. Whether pods are Ready is not looked at. What went for other reasons in the last moments counts as
+    there: the server may have carried out the eviction before.
 
     Args:
         race: how long such a moment is, in seconds.
@@ -47,7 +48,7 @@ class WithinBudgets(Rule):
         if victim is None or (eviction.uid and victim.uid != eviction.uid):
             went = [pod for _, pod in self._victims if eviction.uid in {"", pod.uid} and pod.key == eviction.victim]
             victim = went[-1] if went else None
-        if victim is None:
+        if victim is None or victim.phase == "Pending":
             return
         late = [pod for since, pod in self._gone if at - since <= self._race]
         for budget in world.budgets.values():
@@ -57,8 +58,21 @@ class WithinBudgets(Rule):
             there = [pod for pod in world.pods.values() if _stands(pod) and pod.uid != victim.uid]
             left = sum(pod.key.startswith(space) and selected(budget.selector, pod.asks.labels) for pod in there + late)
             if left < budget.wanted:
-                what = f"{victim.key} was evicted by {eviction.by}: {left} of {budget.wanted} pods are left"
+                what = (
+                    f"{victim.key} was evicted by {eviction.by}: {left} of {budget.wanted} pods are"
+                    f" left; {self._went(space, budget, at)}"
+                )
                 yield Violation("over budget", budget.key, what)
+
+    def _went(self, space: str, budget: BudgetFact, at: float) -> str:
+        """The pods of a budget that are not long gone, in which phase and when."""
+        said = [
+            f"{pod.key} ({pod.phase}) {how} {at - since:.2f} s ago"
+            for how, kept in (("evicted", self._victims), ("gone", self._gone))
+            for since, pod in kept
+            if pod.key.startswith(space) and selected(budget.selector, pod.asks.labels)
+        ]
+        return ", ".join(said) or "none has gone in the last seconds"
 
     def tick(self, world: World, at: float) -> Iterable[Violation]:
         for kept in (self._gone, self._victims):

@@ -40,6 +40,8 @@ def contention(
     ):
         create(field.api, _whole_cluster(space), parallel=16)
         field.wait("one queue has it all", lambda: auditor.bound(space) == NODES * 32)
+        # Budgets protect no pod that has not started.
+        field.wait("all of it runs", lambda: all(pod["status"]["phase"] == "Running" for pod in field.pods(space)))
         with field.plane.api() as one, field.plane.api() as other, contextlib.ExitStack() as streams:
             poor = Stream(one, space, seed=seed, rate=1.5, sizes=(4, 16), duration=(1, 4), prefix="poor", shape=_poor)
             streams.enter_context(poor)

@@ -11,7 +11,7 @@ from tests.unit.auditor.test_rules import Story
 APP = {"app": "x"}
 
 
-def guarded(count: int, least: Any = 2, **more: Any) -> Story:
+def guarded(count: int, least: Any = 2, phase: str = "Running", **more: Any) -> Story:
     """So many pods of one application on a node, and its budget."""
     story = Story()
     story.budget("keep", least, APP, **more)
@@ -19,15 +19,16 @@ def guarded(count: int, least: Any = 2, **more: Any) -> Story:
     for index in range(count):
         story.pod(f"p{index}", "low", labels=APP)
         story.pod(f"p{index}", "low", node="n1", labels=APP)
+        story.pod(f"p{index}", "low", node="n1", labels=APP, phase=phase)
     story.wait(5)
     return story
 
 
-def evict(story: Story, name: str, *, gone: bool = False) -> None:
+def evict(story: Story, name: str, *, gone: bool = False, phase: str = "Running") -> None:
     """The watch shows it first, then the record is read; or the pod is gone by then."""
-    story.pod(name, "low", node="n1", labels=APP, evicted=True)
+    story.pod(name, "low", node="n1", labels=APP, phase=phase, evicted=True)
     if gone:
-        story.pod(name, "low", node="n1", labels=APP, evicted=True, change="DELETED")
+        story.pod(name, "low", node="n1", labels=APP, phase=phase, evicted=True, change="DELETED")
     story.evict(name, "preempt", "ns/high")
 
 
@@ -40,6 +41,15 @@ def test_an_eviction_leaves_what_a_budget_wants(gone: bool, budget: dict[str, An
     evict(story, "p1", gone=gone)
     assert story.rules == ["over budget"]
     assert "1 of 2" in str(story.judge.violations[0])
+    assert "ns/p0 (Running) evicted" in str(story.judge.violations[0])
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_pod_that_has_not_started_counts_in_no_budget(gone: bool) -> None:
+    story = guarded(3, phase="Pending")
+    evict(story, "p0", gone=gone, phase="Pending")
+    evict(story, "p1", gone=gone, phase="Pending")
+    assert story.rules == []
 
 
 def test_somebody_elses_eviction_is_not_ours() -> None:
