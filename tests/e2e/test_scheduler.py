@@ -132,9 +132,10 @@ def test_a_quiet_cluster_sees_no_writes(cluster: ControlPlane, scheduler: Callab
         eventually(lambda: len(unschedulable(cluster)) == 3, 20, "its pods say so to autoscalers")
 
         def versions() -> list[str]:
-            listed = cluster.kubectl_json("get", "podgroups,pods,events.events.k8s.io,queues")["items"]
-            return sorted(item["metadata"]["resourceVersion"] for item in listed)
+            listed = cluster.kubectl_json("get", "podgroups,pods,queues")["items"]
+            return sorted(item["metadata"]["resourceVersion"] for item in (*listed, *told(cluster)))
 
+        eventually(lambda: len(told(cluster)) == 2, 20, "there is an event of each bind")
         before, cycles = versions(), process.metric("kbatch_scheduler_cycle_seconds_count")
         eventually(
             lambda: process.metric("kbatch_scheduler_cycle_seconds_count") >= cycles + 3, 20, "three more cycles"
@@ -145,6 +146,12 @@ def test_a_quiet_cluster_sees_no_writes(cluster: ControlPlane, scheduler: Callab
         eventually(lambda: bound(cluster, "waits") == 3, 20, "with more nodes it is bound")
         eventually(lambda: condition(cluster, "waits", "Scheduled").get("status") == "True", 20, "and says so")
         assert condition(cluster, "waits", "Unschedulable")["status"] == "False"
+
+
+def told(cluster: ControlPlane) -> list[dict[str, Any]]:
+    """The events of pods, groups and queues; the API server makes others."""
+    listed = cluster.kubectl_json("get", "events.events.k8s.io")["items"]
+    return [item for item in listed if item["regarding"]["kind"] in {"Pod", "PodGroup", "Queue"}]
 
 
 def unschedulable(cluster: ControlPlane) -> list[str]:
