@@ -17,7 +17,7 @@ from kbatch.api.objects import Job as BatchJob
 from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
 from kbatch.model.annotations import minimum_said
 from kbatch.model.demand import Demand, account, demand_of, quota_ask
-from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.jobs import NO_SUMS, Job, QueueRecord
 from kbatch.model.journal import Journal
 from kbatch.model.made_for import is_former, made_for
 from kbatch.model.makers import Maker, MakerIndex
@@ -276,12 +276,10 @@ class GroupIndex:
         if job.queue:
             queue = self.queues[job.queue]
             queue.changed(job.key)
-            counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
+            counted = (job.allocated, job.request, parts_of(job, self._selections))
             if counted != job.counted:  # mostly it is the status of its PodGroup alone that has changed
-                if job.counted is not None:
-                    queue.count(*job.counted[1:], -1)
+                queue.count(job.counted or NO_SUMS, counted)
                 job.counted = counted
-                queue.count(*counted[1:], 1)
             if job.ending is not None:
                 queue.count_ending(job.ending, -1)
             job.ending = (job.allocated, job.charged) if job.ends else None
@@ -343,7 +341,7 @@ class GroupIndex:
             return
         queue = self.queues[job.queue]
         if job.counted is not None:
-            queue.count(*job.counted[1:], -1)
+            queue.count(job.counted, NO_SUMS)
             job.counted = None
         if job.ending is not None:
             queue.count_ending(job.ending, -1)

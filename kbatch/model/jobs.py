@@ -25,6 +25,8 @@ _CHANGES: Final = 1 << 9
 
 Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
 """What is held, and what is held and asked for, by the selections that a node may suit."""
+Sums = tuple[Resources, Resources, Parts]
+"""What a group brings to its queue: what it holds, what it holds and asks for, and these two by selections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,8 @@ class Job:
     settled: bool = False
     counted_as: Kind | None = None
     allocated: Resources = field(default_factory=dict)
-    counted: tuple[str, Resources, Resources, Parts] | None = None
-    """What of it stands in its queue's sums: the queue, allocated, request, and these two by selections."""
+    counted: Sums | None = None
+    """What of it stands in its queue's sums."""
     ending: tuple[Resources, int] | None = None
     """The same of a group with a lifetime: what it holds, and what it is charged; None: it has none."""
 
@@ -259,7 +261,7 @@ class Job:
         self.waiting, self.nominees = waiting, nominees
         self.holding, self.succeeded, self.failed, self.terminating = len(placed), len(ready), failed, terminating
         self.claiming = claiming
-        self.bound_since, self.started = min(starts, default=None), self._start(starts, ended) if placed else None
+        self.bound_since, self.started = min(starts) if starts else None, self._start(starts, ended) if placed else None
         self.bound, self.nominated, self.asked = _requests(placed), _requests(nominees), _requests(waiting)
         self.own = add(_requests(ready), self.bound) if ready else self.bound
         self.gone = self._gone(ready)
@@ -294,14 +296,14 @@ class Job:
         (`starts`: a member that is replaced makes the condition flip, the others ran on), or since the oldest of those
         that have `ended` did, if that was after the group was let in: before, it was another run, which was taken back.
         """
-        found = starts
+        found = min(starts) if starts else None
         let_in = self._true_since(conditions.ENQUEUED) if ended else None
         if let_in is not None:
-            found = [*starts, *(start for start in ended if start >= let_in)]
+            for start in ended:
+                if start >= let_in and (found is None or start < found):
+                    found = start
         scheduled = self._true_since(conditions.SCHEDULED)
-        if scheduled is not None:
-            found = [*found, scheduled]
-        return min(found, default=None)
+        return scheduled if found is None or (scheduled is not None and scheduled < found) else found
 
     def _true_since(self, type_: str) -> int | None:
         condition = self.condition(type_)
@@ -475,18 +477,27 @@ class QueueRecord:
         self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
         self.placement = self.evictions_per_hour = self.excess_budget = self.namespaces = None
 
-    def count(self, allocated: Resources, request: Resources, parts: Parts, sign: int) -> None:
-        """Add (1) or take away (-1) the sums of one group."""
-        _count(self.allocated, allocated, sign)
-        _count(self.request, request, sign)
-        for selections, (held, asked) in parts.items():
-            part = self.parts.get(selections)
-            if part is None:
-                part = self.parts[selections] = ({}, {})
-            _count(part[0], held, sign)
-            _count(part[1], asked, sign)
-            if not part[1]:
-                del self.parts[selections]
+    def count(self, before: Sums, now: Sums) -> None:
+        """Have the sums of one group as they are now, in the place of what they were."""
+        _recount(self.allocated, before[0], now[0])
+        _recount(self.request, before[1], now[1])
+        for selections, sums in now[2].items():
+            self._count_part(selections, before[2].get(selections, _NO_PART), sums)
+        for selections, sums in before[2].items():
+            if selections not in now[2]:
+                self._count_part(selections, sums, _NO_PART)
+
+    def _count_part(
+        self, selections: tuple[Selection, ...], before: tuple[Resources, Resources], now: tuple[Resources, Resources]
+    ) -> None:
+        """The same of one part."""
+        part = self.parts.get(selections)
+        if part is None:
+            part = self.parts[selections] = ({}, {})
+        _recount(part[0], before[0], now[0])
+        _recount(part[1], before[1], now[1])
+        if not part[1]:
+            del self.parts[selections]
 
     def hold(self, job: Job) -> None:
         """Count a group among the `holders`, as what it is now, or no longer."""
@@ -518,6 +529,21 @@ class QueueRecord:
         """Add (1) or take away (-1) what one group with a lifetime holds and is charged."""
         _count(self.ending, ending[0], sign)
         self.charged += sign * ending[1]
+
+
+_NOTHING: Final[Resources] = {}
+_NO_PART: Final = (_NOTHING, _NOTHING)
+NO_SUMS: Final[Sums] = (_NOTHING, _NOTHING, {})
+
+
+def _recount(vector: Resources, before: Resources, now: Resources) -> None:
+    """Have `now` in a sum in the place of `before`."""
+    if before == now:
+        return
+    if before:
+        _count(vector, before, -1)
+    if now:
+        _count(vector, now, 1)
 
 
 def _count(vector: Resources, change: Resources, sign: int) -> None:

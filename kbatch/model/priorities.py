@@ -9,7 +9,6 @@ it among those that wait in its queue.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from kbatch.api.objects import PriorityClass
 from kbatch.model.jobs import Job
@@ -17,15 +16,10 @@ from kbatch.model.others import OtherObjects
 from kbatch.model.tasks import Task
 
 
-class Priority(NamedTuple):
-    """`value`: by which the group is ordered. `proven`: for whose sake others may be evicted; never above it."""
+def priority_of(job: Job, named: PriorityClass | None, others: OtherObjects) -> tuple[int, int]:
+    """The priority by which a group is ordered, and the one for whose sake others may be evicted, never above it.
 
-    value: int
-    proven: int
-
-
-def priority_of(job: Job, named: PriorityClass | None, others: OtherObjects) -> Priority:
-    """The priority of a group: its class's value, and the lowest of its pods at most; without a class the latter.
+    The first is its class's value, and the lowest of its pods at most; without a class the latter.
 
     A pod that names no class and has no priority, as no API server leaves one, bounds nothing: a manifest that is
     simulated need not repeat in each pod what its group says.
@@ -53,6 +47,6 @@ def priority_of(job: Job, named: PriorityClass | None, others: OtherObjects) -> 
     else:
         value = admitted if admitted is not None else highest or 0
     if highest is not None:
-        return Priority(value, value)
+        return value, value
     default = others.priority_class("")
-    return Priority(value, min(value, default.value if default is not None else 0))
+    return value, min(value, default.value if default is not None else 0)

@@ -134,7 +134,7 @@ MUTANTS: Final = (
     Mutant(
         "promise-counted-twice",
         "kbatch/engine/state/promises.py",
-        "return promise.amounts if job.in_queue and job.missing() else {}",
+        "return promise.amounts if job.in_queue and job.missing() else _NOTHING",
         "return promise.amounts if job.in_queue else {}",
         "what a group has placed counts as promised, too",
     ),

@@ -14,6 +14,7 @@ PLACES: Final = (
     "kbatch/model/**/*.py",
     "kbatch/simulator/*.py",
     "kbatch/simulator/traces/*.py",
+    "kbatch/api/conditions.py",
     "kbatch/resources.py",
     "kbatch/times.py",
 )

@@ -164,6 +164,17 @@ class Registry(Generic[_T]):
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Numbers of what all rows of one kind have; `limit`: -1 where there is none."""
+
+    queue: int
+    giving: int
+    ask: int
+    shape: int
+    limit: int
+
+
 class Contents(NamedTuple):
     """What stands in some rows, in their order; not to be changed. The fields are as those of `Backlog`."""
 
@@ -189,9 +200,9 @@ class Backlog:
         changed: the instant of the last cycle in which anything had changed. generation: the model's then.
         paced: until which instant so many were told again as `ROUND` says.
         levels: what the groups of queues could give up, by queue. freed: what that is for each of `givings`.
-        queues, namespaces, givings, asks, quotas, shapes, limits: what rows share. kinds: all that the sums decide by,
-            but for quotas and `back`, and whom a group stands behind (`admission.in_vain`): of two rows of one kind
-            they say the same.
+        namespaces, quotas: what rows share. kinds: all that the sums decide by, but for quotas and `back`, and whom a
+            group stands behind (`admission.in_vain`): of two rows of one kind they say the same.
+        queues, givings, asks, shapes, limits: what kinds share.
         least: by dimension what rows ask for.
         queue, namespace, giving, ask, quota, shape, limit, kind: numbers of what rows share; of quotas -1 where nobody
             has asked yet what the group asks of them, of limits where there is none.
@@ -248,6 +259,8 @@ class Backlog:
         self._number_of_place: dict[bytes, int] = {}
         self._over = np.full(FIRST, -1, np.int8)
         self._marks: dict[str, object] = {}
+        self._shared: list[_Shared | None] = []
+        """By kind."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -316,23 +329,15 @@ class Backlog:
             if column is None:
                 column = self.least[name] = np.zeros(len(self._live), np.int64)
             column[row] = min(amount, MOST)
-        queue = self.queue[row] = self.queues.take(entry.job.queue)
-        giving = self.giving[row] = self.givings.take(entry.giving)
-        ask = self.ask[row] = self.asks.take((entry.job.queue, entry.asks))
         self.namespace[row] = self.namespaces.take(entry.job.namespace)
         self.quota[row] = -1
-        shape = self.shape[row] = self.shapes.take(entry.shape)
-        if shape >= len(self.hopeless):
-            self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
-            self.place = _longer(self.place, -1)
-        limit = self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
-        wishes = entry.job.wants_whole_nodes, entry.job.lifetime
-        says = entry.strict, entry.fixed is not None, entry.triable, entry.stated, *wishes
-        self.kind[row] = self.kinds.take((queue, giving, ask, shape, limit, says, tuple(sorted(entry.least.items()))))
+        kind, shared = self._take_kind(entry)
+        self.kind[row], self.queue[row], self.giving[row] = kind, shared.queue, shared.giving
+        self.ask[row], self.shape[row], self.limit[row] = shared.ask, shared.shape, shared.limit
         self.created[row], self.told[row] = entry.job.created, 0
-        line = self._by_age.get(queue)
+        line = self._by_age.get(shared.queue)
         if line is None:
-            line = self._by_age[queue] = ByAge()
+            line = self._by_age[shared.queue] = ByAge()
         line.add(self._ages[row], row)
         self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
         self.priority[row] = max(-MOST, min(MOST, entry.job.priority))
@@ -340,6 +345,41 @@ class Backlog:
         self.triable[row], self.strict[row], self.stated[row] = entry.triable, entry.strict, entry.stated
         self.fixed[row] = entry.fixed is not None
         return row
+
+    def _take_kind(self, entry: Entry) -> tuple[int, _Shared]:
+        """The kind of one more row."""
+        wishes = entry.job.wants_whole_nodes, entry.job.lifetime
+        says = entry.strict, entry.fixed is not None, entry.triable, entry.stated, *wishes
+        least = tuple(entry.least.items())
+        kind = self.kinds.take((entry.job.queue, entry.giving, entry.asks, entry.shape, entry.limit, says, least))
+        if kind == len(self._shared):
+            self._shared.append(None)
+        shared = self._shared[kind]
+        if shared is None:
+            shared = self._shared[kind] = _Shared(
+                self.queues.take(entry.job.queue), self.givings.take(entry.giving),
+                self.asks.take((entry.job.queue, entry.asks)), self.shapes.take(entry.shape),
+                self.limits.take(entry.limit) if entry.limit is not None else -1,
+            )  # fmt: skip
+            if shared.shape >= len(self.hopeless):
+                self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
+                self.place = _longer(self.place, -1)
+        return kind, shared
+
+    def _drop_kind(self, kind: int) -> None:
+        """One row less is of a kind."""
+        shared = self._shared[kind]
+        if not self.kinds.drop(kind) or shared is None:
+            return
+        self._shared[kind] = None
+        if self.queues.drop(shared.queue):
+            del self._by_age[shared.queue]
+        self.givings.drop(shared.giving)
+        self.asks.drop(shared.ask)
+        if shared.limit >= 0:
+            self.limits.drop(shared.limit)
+        if self.shapes.drop(shared.shape):
+            self.hopeless[shared.shape] = self.unfit[shared.shape] = self.place[shared.shape] = -1
 
     def remove(self, key: str) -> bool:
         """The group has no row any more; whether it had one."""
@@ -349,22 +389,12 @@ class Backlog:
         entry = self.entry(row)
         for name in entry.least:
             self.least[name][row] = 0
-        queue = int(self.queue[row])
-        self._by_age[queue].remove(self._ages[row])
-        if self.queues.drop(queue):
-            del self._by_age[queue]
-        self.givings.drop(int(self.giving[row]))
-        self.asks.drop(int(self.ask[row]))
-        self.namespaces.drop(int(self.namespace[row]))
-        quota = int(self.quota[row])
+        self._by_age[self.queue.item(row)].remove(self._ages[row])
+        self.namespaces.drop(self.namespace.item(row))
+        quota = self.quota.item(row)
         if quota >= 0 and self.quotas.drop(quota) and quota < len(self._over):
             self._over[quota] = -1
-        if self.limit[row] >= 0:
-            self.limits.drop(int(self.limit[row]))
-        self.kinds.drop(int(self.kind[row]))
-        shape = int(self.shape[row])
-        if self.shapes.drop(shape):
-            self.hopeless[shape] = self.unfit[shape] = self.place[shape] = -1
+        self._drop_kind(self.kind.item(row))
         self._entries[row] = None
         self._live[row] = False
         self._rows = self._contents = None

@@ -12,7 +12,7 @@ from kbatch.engine.carryover.known_ends import KnownEnds
 from kbatch.engine.decisions import Turn
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.timeline import Release, Timeline, releases_by_lifetime
+from kbatch.engine.state.timeline import Release, Timeline, released, releases_by_lifetime
 from kbatch.model.expected import Expected
 from kbatch.model.tasks import Task
 
@@ -143,10 +143,10 @@ class Ends:
 
     def _starting(self, task: Task, row: int, length: int) -> Release:
         """The end of a pod that starts now on a row and runs for so long, counted there."""
-        release = Release(self._session.now + length, row, task.key, task)
-        self._come_on.setdefault(row, []).append(release)
+        found = released(self._session.now + length, row, task.key, task)
+        self._come_on.setdefault(row, []).append(found)
         self._by_row.pop(row, None)
-        return release
+        return found
 
     def _follow_evictions(self) -> None:
         nodes, tasks = self._session.nodes, self._session.model.tasks
@@ -154,7 +154,7 @@ class Ends:
             task = tasks[key]
             known = next(self._known.of((task,)), None)
             at = known.at if known is not None else _NEVER
-            self.gone.append(Release(at, nodes.row.get(task.node, -1), key, task))
+            self.gone.append(released(at, nodes.row.get(task.node, -1), key, task))
 
     def on(self, row: int) -> Sequence[Release]:
         """What is known to end on a row, in order, as of the last `follow`, and is not evicted."""

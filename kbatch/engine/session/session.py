@@ -320,7 +320,7 @@ class Session:
 
     def stay(self, jobs: Iterable[JobState]) -> None:
         """From now on these are looked at: others have gone to the backlog, or came from there."""
-        self._live = sorted(jobs, key=lambda job: _age(job.job))
+        self._live = sorted(jobs, key=lambda job: (job.job.created, job.key))
         self._joining = []
 
     def came_in(self, job: JobState, *, joins: bool) -> None:

@@ -24,7 +24,8 @@ class Known:
 
     Attributes:
         moves, waiting: it stands while these are the group's.
-        missing: see `JobState.missing`. shortfalls: see `state.minimum`. signature: see there, of the tasks that wait.
+        missing: see `JobState.missing`, of a group with roles. shortfalls: see `state.minimum`.
+        signature: see `state.minimum`, of the tasks that wait.
         counts: see `placement.kinds.counts_of`. likeness: see `state.minimum`; `()` where it has none.
         valid: what plugins said of it in `job_valid`, and whether it was in queue then.
     """
@@ -111,17 +112,16 @@ class JobState:
     moves: list[int] = field(default_factory=lambda: [0])
     rest: Rest | None = None
     key: str = field(init=False)
-    _known: Known = field(init=False)
+    _known: Known | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.key = self.job.key  # asked for dozens of times for each decision
-        self._known = Known(self.moves[0], self.waiting)
 
     @property
     def known(self) -> Known:
         """What was worked out of it since it has last changed."""
         known = self._known
-        if known.moves != self.moves[0] or known.waiting is not self.waiting:
+        if known is None or known.moves != self.moves[0] or known.waiting is not self.waiting:
             known = self._known = Known(self.moves[0], self.waiting)
         return known
 
@@ -182,13 +182,13 @@ class JobState:
 
     def missing(self) -> int:
         """How many pods, bound or nominated, are still wanting for the minimum and for each role's."""
+        more = self.job.minimum - self.bound - len(self.placed) - len(self.nominated)
+        if not self.job.roles:
+            return max(0, more)
         known = self.known
         if known.missing is None:
-            job = self.job
-            more = job.minimum - self.bound - len(self.placed) - len(self.nominated)
-            if job.roles:
-                more = max(more, sum(max(0, role.min_member - self.by_role.get(role.name, 0)) for role in job.roles))
-            known.missing = max(0, more)
+            roles = sum(max(0, role.min_member - self.by_role.get(role.name, 0)) for role in self.job.roles)
+            known.missing = max(0, more, roles)
         return known.missing
 
     @property

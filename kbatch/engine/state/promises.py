@@ -14,12 +14,16 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 @dataclass(slots=True)
 class _Promise:
-    """One group's; `then` is what it had when it was made, `left` what of `amounts` is counted now."""
+    """One group's; `then` is what it had when it was made, `left` what of `amounts` is counted now, in `sum`; `ends`:
+    the group has a lifetime.
+    """
 
     job: JobState
     then: Resources
     amounts: Resources
-    left: Resources
+    left: Mapping[str, int]
+    sum: Resources
+    ends: bool
 
 
 class Promises:
@@ -47,19 +51,22 @@ class Promises:
     def keep(self, job: JobState, amounts: Mapping[str, int]) -> None:
         """The group is in queue, and is promised so much beyond what it has."""
         self._catch_up()
-        self._count(self._kept.pop(job.key, None), -1)
-        promise = self._kept[job.key] = _Promise(job, dict(job.allocated), dict(amounts), {})
-        promise.left = _left(promise)
-        self._count(promise, 1)
+        before = self._kept.pop(job.key, None)
+        if before is not None:
+            _recount(before, _NOTHING)
+        ends = job.ends
+        where = self._sums.setdefault((job.queue, ends), {})
+        promise = self._kept[job.key] = _Promise(job, dict(job.allocated), dict(amounts), _NOTHING, where, ends)
+        _recount(promise, _left(promise))
 
     def __contains__(self, key: object) -> bool:
         """Whether the group of that key was promised anything in this cycle."""
         return key in self._kept
 
-    def of(self, job: JobState) -> Resources:
+    def of(self, job: JobState) -> Mapping[str, int]:
         """What the group was promised and has not placed yet, in an open statement either."""
         promise = self._kept.get(job.key)
-        return _left(promise) if promise is not None else {}
+        return _left(promise) if promise is not None else _NOTHING
 
     def terms(self, job: JobState) -> tuple[Resources, Resources]:
         """What the group had when it was promised room, and how much that was."""
@@ -88,7 +95,7 @@ class Promises:
     def part_of_endless(self, job: JobState | None) -> Mapping[str, int]:
         """As much of that is one group's. Not to be changed."""
         promise = self._kept.get(job.key) if job is not None else None
-        return promise.left if promise is not None and not promise.job.ends else _NOTHING
+        return promise.left if promise is not None and not promise.ends else _NOTHING
 
     def without(self, queue: str, job: JobState) -> Mapping[tuple[str, bool], Resources]:
         """What to count `besides`, so that nothing counts that was promised to other groups of a queue than one."""
@@ -98,7 +105,7 @@ class Promises:
     def _of(self, queue: str, ends: bool, besides: JobState | None) -> Resources:
         found = dict(self._sums.get((queue, ends), {}))
         own = self._kept.get(besides.key) if besides is not None else None
-        if own is not None and own.job.ends == ends:
+        if own is not None and own.ends == ends:
             _subtract(found, own.left)
         if self.besides:
             add_to(found, self.besides.get((queue, ends), {}))
@@ -112,23 +119,21 @@ class Promises:
             promise = self._kept.get(self._committed[self._cursor])
             self._cursor += 1
             if promise is not None:
-                self._count(promise, -1)
-                promise.left = _left(promise)
-                self._count(promise, 1)
-
-    def _count(self, promise: _Promise | None, sign: int) -> None:
-        if promise is None:
-            return
-        where = self._sums.setdefault((promise.job.queue, promise.job.ends), {})
-        if sign > 0:
-            add_to(where, promise.left)
-        else:
-            _subtract(where, promise.left)
+                _recount(promise, _left(promise))
 
 
-def _left(promise: _Promise) -> Resources:
+def _left(promise: _Promise) -> Mapping[str, int]:
     job = promise.job
-    return promise.amounts if job.in_queue and job.missing() else {}
+    return promise.amounts if job.in_queue and job.missing() else _NOTHING
+
+
+def _recount(promise: _Promise, left: Mapping[str, int]) -> None:
+    """Count so much of it in the place of what is counted."""
+    if left is promise.left:
+        return
+    _subtract(promise.sum, promise.left)
+    add_to(promise.sum, left)
+    promise.left = left
 
 
 def _subtract(vector: Resources, less: Mapping[str, int]) -> None:
