@@ -367,6 +367,26 @@ MUTANTS: Final = (
         "of two that were promised room nobody knows when, the less important one starts first",
     ),
     Mutant(
+        "own-turn-is-kept", "kbatch/engine/reservation/promises.py",
+        "                if start.at is None and not start.job.missing():\n", "                if False:\n",
+        "who starts in the turn of a less important job leaves it before those of other queues",
+    ),
+    Mutant(
+        "starts-where-others-evict", "kbatch/engine/reservation/promises.py",
+        'return planned.session.policy.has("preempt") and any(', "return False and any(",
+        "a job starts in its turn and is evicted at once for one that matters more",
+    ),
+    Mutant(
+        "no-start-for-who-overtakes", "kbatch/engine/reservation/ageing.py",
+        "surplus=False", "surplus=True",
+        "a pod without a PodGroup is promised no start where a less important group was promised room",
+    ),
+    Mutant(
+        "never-goes-by-its-lifetime", "kbatch/engine/state/timeline.py",
+        ' or job.disruption == "Never":', ":",
+        "a start is promised when a group that is never disrupted has outlived its lifetime",
+    ),
+    Mutant(
         "rest-of-a-gang-for-half-a-minute", "kbatch/engine/reservation/ledger.py",
         "                if holder.bound:\n", "                if False:\n",
         "the room of a pod that a gang has lost goes to one that matters less",

@@ -52,7 +52,7 @@ def waits_for_room(
     following = next_tasks(job, unplaced(job))
     if len(following) < job.missing() or session.plugins.valid(job) is not None or feasibility.hopeless(job):
         return False
-    if job.job.shadow and ledger.refuses(job, following) is not None:
+    if job.job.shadow and ledger.refuses(job, following, surplus=False) is not None:
         return False
     return not limited(session, feasibility, job, following, by_share=by_share)
 

@@ -147,11 +147,13 @@ class Ledger:
                 return Reserved(holders[0][0].name, name, kept)
         return None
 
-    def refuses(self, job: JobState, tasks: Sequence[Task]) -> Reason | None:
-        """Whether the job may not have these pods placed: they would take room that was promised to others."""
+    def refuses(self, job: JobState, tasks: Sequence[Task], *, surplus: bool = True) -> Reason | None:
+        """Whether the job may not have these pods placed: they would take room that was promised to others; of its
+        minimum, unless `surplus`, beside what it overtakes.
+        """
         if not self._kept():
             return None
-        return self._refusal(job, total(task.cls.request for task in tasks), self.session.usable(), surplus=True)
+        return self._refusal(job, total(task.cls.request for task in tasks), self.session.usable(), surplus=surplus)
 
     def broken(self, job: JobState, tasks: Sequence[Task], *, surplus: bool = False) -> Reason | None:
         """The same of pods that the open statement has placed already; of its minimum, unless `surplus`, beside what it

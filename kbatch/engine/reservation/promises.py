@@ -84,8 +84,25 @@ def renew(
             planned.lift()
             yield TURN
             if planned.starts.get(key) is not start:
+                if start.at is None and not start.job.missing():
+                    _give_way(planned, start)
                 yield from taken_over(planned, feasibility, ledger, rankings, start.job)
     ledger.forget()
+
+
+def _give_way(planned: PlannedStarts, started: PlannedStart) -> None:
+    """Of those of its queue that matter less than a job that has started, and were promised room before it that nobody
+    knows when comes free, each takes the place of the next, and the last its own: it had the turn of the first.
+    """
+    job, place = started.job, started.place
+    weaker = [
+        start for start in planned.starts.values()
+        if start.at is None and start.job.queue == job.queue and start.job.priority < job.priority
+        and start.place < place
+    ]  # fmt: skip
+    for start in sorted(weaker, key=lambda each: -each.place):
+        start.place, place = place, start.place
+    planned.starts = dict(sorted(planned.starts.items(), key=lambda each: each[1].place))
 
 
 def _in_turn(planned: PlannedStarts) -> list[str]:
@@ -329,9 +346,13 @@ def _again(
     due: bool,
 ) -> Generator[Transaction | Turn, None, None]:
     """Start the job now, if it can be on these rows, or promise it a start: see `_anew`. Before it is `due`, it takes
-    no room that groups in queue were promised.
+    no room that groups in queue were promised; and of which nobody knew when it would start leaves that to `allocate`
+    where those that matter more wait.
     """
     statement = yield from _now(planned, job, rows)
+    if statement is not None and stands is not None and stands.at is None and _more_important_wait(planned, job):
+        statement.rollback()
+        statement = None
     if statement is not None and not due and _robs(ledger, job):
         statement.rollback()
         if stands is None:
@@ -347,6 +368,16 @@ def _again(
 def _robs(ledger: Ledger, job: JobState) -> bool:
     """Whether the job, as it is placed just now, takes room that groups in queue were promised: as allocate asks."""
     return job.job.shadow and ledger.broken(job, [task for task, _ in job.placed.values()]) is not None
+
+
+def _more_important_wait(planned: PlannedStarts, job: JobState) -> bool:
+    """Whether others of its queue wait for a start, whose pods could evict those of the job at once: `allocate` starts
+    it, which asks that.
+    """
+    return planned.session.policy.has("preempt") and any(
+        other.job.queue == job.queue and other.job.priority > job.priority and planned.stands(other)
+        for other in planned.starts.values()
+    )
 
 
 def _now(planned: PlannedStarts, job: JobState, rows: Sequence[int]) -> Generator[Turn, None, Statement | None]:

@@ -66,10 +66,13 @@ def lifetime_end(job: Job) -> int | None:
 
 
 def releases_by_lifetime(table: NodeTable, job: Job, now: int) -> Iterator[Release]:
-    """The pods of a group that are gone, if they are evicted when it has outlived its lifetime: after their grace."""
+    """The pods of a group that are gone, if they are evicted when it has outlived its lifetime: after their grace. Who
+    is never to be disrupted goes by no lifetime, and nobody goes before its minRuntimeSeconds are over.
+    """
     until = lifetime_end(job)
-    if until is None:
+    if until is None or job.group is None or job.started is None or job.disruption == "Never":
         return
+    until = max(until, job.started + job.group.spec.min_runtime_seconds * SECOND)
     for task in job.tasks.values():
         row = table.row.get(task.node, -1) if task.holds else -1
         if row >= 0 and table.open[row]:

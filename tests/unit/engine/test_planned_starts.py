@@ -696,6 +696,55 @@ def test_where_nobody_knows_when_the_more_important_of_a_queue_starts_first(more
     assert (three.binds, three.evicted) == ({"high": "n1"}, [])
 
 
+def waiting(found: Decisions) -> list[str]:
+    """Who is promised a start, in that order."""
+    assert found.outcome is not None
+    return [start.job.partition("#")[0].removeprefix("ns/") for start in found.outcome.state.planned]
+
+
+def test_who_starts_in_the_turn_of_a_less_important_one_gives_it_its_own() -> None:
+    """`low` was promised a start before `other` of another queue, and `high` starts in its turn. What is left does not
+    do for `low`, but for `other`.
+    """
+    queues = queue(), queue("b"), queue("c")
+    model = world(node("n1", "8"), *queues, pod("endless", "8", on="n1", queue="c"), pod("low", "5", at=1))
+    found = run(model, CONSERVATIVE, now=1)
+    for at, come in enumerate((pod("other", "3", at=2, queue="b"), pod("high", "4", at=3, priority=10)), 2):
+        model.apply(Upsert(come))
+        found = again(model, found, at)
+    assert waiting(found) == ["low", "other", "high"]
+    model.apply(Delete(Pod, "ns", "endless"))
+    found = again(model, found, 100)
+    assert (found.binds, waiting(found)) == ({"high": "n1", "other": "n1"}, ["low"])
+
+
+def test_a_pod_that_overtakes_a_group_without_its_room_is_promised_a_start_before_it() -> None:
+    by = policy("actions: [enqueue, allocate, {name: backfill, arguments: {mode: conservative}}, preempt]" + TIERS)
+    less = group("less", at=1, min_resources={"cpu": "3"}), pod("less-0", "3", of="less", at=1)
+    model = world(node("n1"), pod("endless", "4", on="n1", priority=10), less)
+    first = run(model, by, now=1)
+    model.apply(Upsert(pod("more", "4", at=2, priority=1)))
+    one = again(model, first, 2, by)
+    assert sorted(waiting(one)) == ["less", "more"]
+    model.apply(Delete(Pod, "ns", "endless"))
+    two = again(model, one, 50, by)
+    assert (two.binds, two.evicted) == ({"more": "n1"}, [])
+
+
+def test_nobody_starts_in_its_turn_whom_a_more_important_one_evicts_at_once() -> None:
+    """`more` needs the room of `less` beside what has ended, or that of `old`."""
+    by = policy("actions: [allocate, {name: backfill, arguments: {mode: conservative}}, preempt]" + TIERS)
+    model = world(
+        node("n1"), pod("ended", "2", on="n1", priority=10), pod("old", "2", on="n1"), pod("less", "2", at=1),
+    )  # fmt: skip
+    one = run(model, by, now=2)
+    model.apply(Upsert(pod("more", "3", at=3, priority=5)))
+    two = again(model, one, 3, by)
+    model.apply(Delete(Pod, "ns", "ended"))
+    three = again(model, two, 50, by)
+    assert (three.binds, three.evicted) == ({}, ["old"])
+
+
 def test_a_later_job_of_higher_priority_takes_a_promise_over() -> None:
     model = world(node("n1"), node("n2"), busy(100), wide())
     first = run(model, CONSERVATIVE, now=10)

@@ -84,3 +84,11 @@ def test_a_lifetime_gives_room_to_those_who_take_it_when_the_pods_have_gone() ->
     assert [((end.at - EPOCH) // SECOND, end.task.key) for end in found] == [(105, "ns/a"), (130, "ns/b")]
     late = releases_by_lifetime(model.table, model.jobs["ns/g"], EPOCH + 500 * SECOND)
     assert [(end.at - EPOCH) // SECOND for end in late] == [505, 530]
+
+
+def test_a_lifetime_gives_no_room_while_the_group_may_not_be_evicted() -> None:
+    young = world(node("n1"), group("g", lifetime_seconds=100, min_runtime_seconds=200), pod("a", of="g", on="n1"))
+    found = releases_by_lifetime(young.table, young.jobs["ns/g"], EPOCH)
+    assert [(end.at - EPOCH) // SECOND for end in found] == [230]
+    never = world(node("n1"), group("g", lifetime_seconds=100, disruption="Never"), pod("a", of="g", on="n1"))
+    assert list(releases_by_lifetime(never.table, never.jobs["ns/g"], EPOCH)) == []
