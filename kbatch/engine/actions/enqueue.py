@@ -386,6 +386,8 @@ class _Admission:
                 return True
             plain = is_plain(session, job)
             entry = self._entry(job, wanted, plain=plain)
+        elif comer.fresh is None:
+            self.context.feasibility.remember(job, entry.shape)
         refused = session.plugins.enqueueable(job) if comer.fresh is not None else None
         standing = Standing.UNKNOWN
         if refused is None:

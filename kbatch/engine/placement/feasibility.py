@@ -234,6 +234,10 @@ class Feasibility:
             found = self._marks[job.key] = _content(job, self._needs(job))
         return found
 
+    def remember(self, job: JobState, mark: object) -> None:
+        """An earlier cycle has worked out its `mark`, and the group has not changed since."""
+        self._marks.setdefault(job.key, mark)
+
     def asks(self, job: JobState) -> tuple[Mapping[tuple[TaskClass, str], int], Hashable]:
         """The same: its pods, those to come included, by class and role; and what it depends on besides."""
         return self._needs(job), _besides(job)

@@ -62,7 +62,7 @@ def _counts_of(job: JobState) -> list[tuple[TaskClass, str, int]]:
 
 def counted(pairs: Sequence[tuple[TaskClass, str]]) -> dict[tuple[TaskClass, str], int]:
     """How many tasks are of each class and role, in the order of the first of each; `pairs`: those of each task."""
-    if pairs and pairs.count(pairs[0]) == len(pairs):  # nearly always: they are alike
+    if len(pairs) == 1 or (pairs and pairs.count(pairs[0]) == len(pairs)):  # nearly always: they are alike
         return {pairs[0]: len(pairs)}
     found: dict[tuple[TaskClass, str], int] = {}
     for pair in pairs:

@@ -297,7 +297,7 @@ class NodeRanking:
             return []
         if count == 1:
             best = int(key.argmax())
-            return [best if some is None else int(some[best])] if key[best] >= 0 else []
+            return [best if some is None else int(some[best])] if key.item(best) >= 0 else []
         top = np.flatnonzero(key >= 0)  # first: where nearly all is taken, they are few
         if not len(top):
             return []

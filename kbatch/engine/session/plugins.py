@@ -142,18 +142,20 @@ class Plugins:
     def valid(self, job: JobState) -> Reason | None:
         """Why the job cannot be tried at all."""
         if not self.by_job:
-            return most_specific([ask(job) for ask in self._valid])
+            return _said(self._valid, job)
         known = job.known
         if known.valid is None or known.valid[0] != job.in_queue:
-            known.valid = job.in_queue, most_specific([ask(job) for ask in self._valid])
+            known.valid = job.in_queue, _said(self._valid, job)
         return known.valid[1]
 
     def enqueueable(self, job: JobState) -> Reason | None:
         """Why plugins keep the job out of the queue."""
-        return most_specific([ask(job) for ask in self._enqueueable]) if self._enqueueable else None
+        return _said(self._enqueueable, job)
 
     def admission(self, job: JobState, asked: Mapping[str, int]) -> Reason | None:
         """Why plugins keep the job out of the queue where it would be promised so much."""
+        if len(self._admission) == 1:
+            return self._admission[0](job, asked)
         return most_specific([admit(job, asked) for admit in self._admission]) if self._admission else None
 
     def limit_of(self, job: JobState, asked: Mapping[str, int]) -> Hashable:
@@ -330,3 +332,10 @@ class Plugins:
     def delayers(self, cls: TaskClass) -> list[Callable[[Task, int], Undo]]:
         """What is to be told when a task of the class that was placed to be bound is nominated instead."""
         return [delayed for follows, delayed in self.delaying if follows(cls)]
+
+
+def _said(asks: Sequence[Callable[[JobState], Reason | None]], job: JobState) -> Reason | None:
+    """The most specific reason of those that plugins give; nearly always there is one plugin that is asked, or none."""
+    if len(asks) == 1:
+        return asks[0](job)
+    return most_specific([ask(job) for ask in asks]) if asks else None

@@ -53,6 +53,8 @@ def signature(job: JobState, tasks: Sequence[Task]) -> tuple[object, ...]:
 
 
 def _signature(job: JobState, tasks: Sequence[Task]) -> tuple[object, ...]:
+    if len(tasks) == 1:
+        return (((tasks[0].cls.id, tasks[0].role), 1),), *wanted_beside(job)
     runs = tuple([(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])])
     return runs, *wanted_beside(job)
 
@@ -85,10 +87,10 @@ def _likeness(job: JobState) -> tuple[object, ...]:
 
 def wanted_beside(job: JobState) -> tuple[object, ...]:
     """All of `signature` but the tasks: what is wanted of them, and where they may stand."""
-    caps = [(role.name, job.role_headroom(role.name)) for role in job.job.roles]
+    roles = job.job.roles
     return (
         tuple(shortfalls(job)),
-        tuple(caps),
+        tuple([(role.name, job.role_headroom(role.name)) for role in roles]) if roles else (),
         _kept_together(job),
         job.key if job.job.wants_whole_nodes else "",
     )
