@@ -58,8 +58,8 @@ _WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
 """What a group overcomes by its age."""
 
 
-_IN_VAIN: Final = 8
-"""After so many refusals those are looked at again who are still in line."""
+_IN_VAIN: Final = 24
+"""After so many refusals those are looked at again who are still in line: that takes about as long as they do."""
 
 _STANDINGS: Final = tuple(Standing(code) for code in range(len(Standing)))
 """By their codes."""
