@@ -397,6 +397,26 @@ MUTANTS: Final = (
         "a pod waits for a group of its queue that it would evict",
     ),
     Mutant(
+        "promised-capability-to-less-important-groups", "kbatch/engine/reservation/ledger.py",
+        "if above and job.queue in self._capped:", "if False:",
+        "a group starts within its queue's capability and is evicted at once for one that was promised that much",
+    ),
+    Mutant(
+        "promised-capability-to-lone-pods", "kbatch/engine/reservation/ledger.py",
+        "if job.queue in self._capped:\n            left, promised", "if False:\n            left, promised",
+        "a pod without a PodGroup takes capability that a group of its queue was promised",
+    ),
+    Mutant(
+        "preempts-for-promised-capability", "kbatch/engine/preemption/within_queue.py",
+        "capability(queue, names, keeps)", "capability(queue, names)",
+        "a pod is evicted for one that takes capability that a group of the queue was promised",
+    ),
+    Mutant(
+        "reclaims-for-promised-capability", "kbatch/engine/actions/reclaim.py",
+        "cap_beside(queue, keeps)", "cap_beside(queue, ())",
+        "pods of other queues are evicted for one that takes capability that a group of its queue was promised",
+    ),
+    Mutant(
         "evictions-of-the-queue-before", "kbatch/engine/session/hourly.py",
         "return {_key(self._session, name): instants for name, instants in self._instants().items()}",
         "return self._instants()",

@@ -31,7 +31,7 @@ from kbatch.engine.preemption.reach import looking_around, within_reach
 from kbatch.engine.preemption.reuse import Searches, asks_alike, likeness
 from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.steps import keeping_to, next_steps
-from kbatch.engine.preemption.sums import promised, promises_to_keep
+from kbatch.engine.preemption.sums import cap_beside, promised, promises_to_keep
 from kbatch.engine.preemption.within_queue import preemptor_of
 from kbatch.engine.reservation.aged_starts import keep_start_of_the_aged
 from kbatch.engine.reservation.ageing import keep_for_the_aged
@@ -358,11 +358,11 @@ def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single
     job = preemptor.job
     names = {name for task in job.waiting for name, amount in task.cls.request.items() if amount}
     share = {name: queue.deserved[name] for name in sorted(names) if name in queue.deserved}
-    for name, most in (queue.record.capability or {}).items():
+    keeps = promises_to_keep(context, queue, job, single)
+    for name, most in cap_beside(queue, keeps).items():
         if name in names:
             share[name] = min(most, share.get(name, most))
-    bounds = promised(context, promises_to_keep(context, queue, job, single), sorted(names))
-    return Goal(preemptor, single, bounds, share)
+    return Goal(preemptor, single, promised(context, keeps, sorted(names)), share)
 
 
 def _exceeds(session: Session, queue: QueueState, request: dict[str, int]) -> GangExceedsReclaimableShare | None:

@@ -10,15 +10,25 @@ from kbatch.engine.preemption.goal import Bound
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources
+from kbatch.resources import Resources, total
 
 Promises: TypeAlias = Sequence[tuple[JobState, Resources]]
 """Groups, each with what it was promised."""
 
 
-def capability(queue: QueueState, names: Iterable[str]) -> tuple[Bound, ...]:
-    """The queue's hard cap in these dimensions; its own victims free it."""
-    most = {name: amount for name, amount in (queue.record.capability or {}).items() if name in set(names)}
+def cap_beside(queue: QueueState, promises: Promises) -> Resources:
+    """The queue's hard cap, less what groups of the queue were promised as far as so much of it is left now."""
+    hard = queue.record.capability
+    if not hard:
+        return {}
+    kept = total(amounts for holder, amounts in promises if holder.queue == queue.name)
+    left = {name: max(0, most - queue.allocated.get(name, 0)) for name, most in hard.items()}
+    return {name: most - min(left[name], kept.get(name, 0)) for name, most in hard.items()}
+
+
+def capability(queue: QueueState, names: Iterable[str], promises: Promises = ()) -> tuple[Bound, ...]:
+    """The queue's hard cap in these dimensions, beside what groups of it were promised; its own victims free it."""
+    most = {name: amount for name, amount in cap_beside(queue, promises).items() if name in set(names)}
     if not most:
         return ()
 

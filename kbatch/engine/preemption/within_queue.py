@@ -133,4 +133,4 @@ def _take(
 def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None, keeps: Promises) -> Goal:
     """The step, within the queue's capability, and beside what others were promised that it must leave to them."""
     names = preemptor.request
-    return Goal(preemptor, single, capability(queue, names) + promised(context, keeps, names))
+    return Goal(preemptor, single, capability(queue, names, keeps) + promised(context, keeps, names))

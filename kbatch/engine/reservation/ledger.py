@@ -13,12 +13,12 @@ What is here is kept besides these:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from kbatch.api.conditions import ENQUEUED
-from kbatch.api.reasons import Reason, Reserved
+from kbatch.api.reasons import QueueCapabilityExceeded, Reason, Reserved
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
@@ -31,7 +31,7 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, add_to, total
+from kbatch.resources import Resources, add, add_to, total
 
 
 class Ledger:
@@ -52,6 +52,8 @@ class Ledger:
         self._awaited: tuple[object, list[JobState]] | None = None
         """What was evicted when it was found out (how many, and the last), and whose pods do not all exist."""
         self._sum: Resources = {}
+        self._capped: dict[str, Resources] = {}
+        """The same sum by queue, of those that have a hard cap."""
         self._overtaken: dict[tuple[str, int], Resources] = {}
         """By queue and priority what was promised to those that such a job overtakes, until some promise moves."""
         self._cursor = 0
@@ -131,20 +133,23 @@ class Ledger:
 
     def robs(self, job: JobState, tasks: Sequence[Task], *, modest: bool) -> Reason | None:
         """Whether a job in queue, whose open statement has placed these pods, takes room that would do for what was
-        `promised_above` it; or (not `modest`) room that was `promised_before`.
+        `promised_above` it, or as much of their queue's hard cap; or (not `modest`) room that was `promised_before`.
         """
         others = list(self.promised_before(job)) if not modest else []
-        above = [each for each in self.promised_above(job) if each not in others]
+        above = self.promised_above(job)
         if not (others or above):
             return None
         request, free = total(task.cls.request for task in tasks), self.session.usable()
-        if above:
-            others += _met(above, {name: amount + request.get(name, 0) for name, amount in free.items()})
-        for name in sorted(request):
-            holders = [(holder, amounts[name]) for holder, amounts in others if amounts.get(name, 0) > 0]
-            kept = sum(amount for _, amount in holders)
-            if kept > 0 and free.get(name, 0) < kept and request[name] > 0:
-                return Reserved(holders[0][0].name, name, kept)
+        others += _met([each for each in above if each not in others], request, free)
+        taken = _taken(others, request, free)
+        if taken is not None:
+            return Reserved(*taken)
+        if above and job.queue in self._capped:
+            left = self._left_of_cap(job.queue)
+            least = {name: min(amount, left.get(name, amount)) for name, amount in free.items()}
+            taken = _taken(list(_met(above, request, least)), _within(request, left), left)
+            if taken is not None:
+                return self._over_capability(job.queue, request, request, *taken[1:])
         return None
 
     def refuses(self, job: JobState, tasks: Sequence[Task], *, surplus: bool = True) -> Reason | None:
@@ -153,7 +158,7 @@ class Ledger:
         """
         if not self._kept():
             return None
-        return self._refusal(job, total(task.cls.request for task in tasks), self.session.usable(), surplus=surplus)
+        return self._refusal(job, total(task.cls.request for task in tasks), {}, surplus=surplus)
 
     def broken(self, job: JobState, tasks: Sequence[Task], *, surplus: bool = False) -> Reason | None:
         """The same of pods that the open statement has placed already; of its minimum, unless `surplus`, beside what it
@@ -162,14 +167,12 @@ class Ledger:
         if not self._kept():
             return None
         request = total(task.cls.request for task in tasks)
-        free = self.session.usable()
-        there = {name: free.get(name, 0) + amount for name, amount in request.items()}
-        return self._refusal(job, request, there, surplus=surplus)
+        return self._refusal(job, request, request, surplus=surplus)
 
     def forget(self) -> None:
         """Count what is promised anew from now on: enqueue is about to let more groups in."""
         self._promised = self._awaited = None
-        self._sum, self._overtaken = {}, {}
+        self._sum, self._capped, self._overtaken = {}, {}, {}
 
     def tried(self, job: JobState) -> None:
         """The job's minimum was tried in vain: if all its pods are there, it waits like any other and blocks nobody."""
@@ -187,21 +190,52 @@ class Ledger:
         """Whether its queue may never hold the group, since its capability was lowered."""
         return beyond_capability(self.session.queue(job.queue), job.job.outstanding)
 
-    def _refusal(self, job: JobState, request: Resources, free: Mapping[str, int], *, surplus: bool) -> Reason | None:
+    def _refusal(self, job: JobState, request: Resources, placed: Resources, *, surplus: bool) -> Reason | None:
+        """What keeps the job from the room, or from what is left of its queue's hard cap; the open statement has placed
+        so much of the request.
+        """
+        short = self._short(job, request, add(self.session.usable(), placed), self._sum, surplus=surplus)
+        if short is not None:
+            holder = next(
+                each for each, amounts in self._kept().values()
+                if amounts.get(short[0], 0) > 0 and each is not job and (surplus or not self._overtakes(job, each))
+            )  # fmt: skip
+            return Reserved(holder.name, *short)
+        if job.queue in self._capped:
+            left, promised = self._left_of_cap(job.queue), self._capped[job.queue]
+            short = self._short(job, _within(request, left), add(left, placed), promised, surplus=surplus)
+            if short is not None:
+                return self._over_capability(job.queue, request, placed, *short)
+        return None
+
+    def _left_of_cap(self, name: str) -> Resources:
+        """What a queue may hold more, of what its hard cap names."""
+        queue = self.session.queue(name)
+        held = queue.allocated
+        return {name: most - held.get(name, 0) for name, most in (queue.record.capability or {}).items()}
+
+    def _over_capability(
+        self, name: str, request: Resources, placed: Resources, resource: str, kept: int
+    ) -> QueueCapabilityExceeded:
+        """That a queue's hard cap leaves no room for the request beside what is kept of it."""
+        queue = self.session.queue(name)
+        used, hard = queue.allocated.get(resource, 0) - placed.get(resource, 0), queue.record.capability or {}
+        return QueueCapabilityExceeded(name, resource, request[resource], kept, used, hard[resource])
+
+    def _short(
+        self, job: JobState, request: Resources, free: Resources, promised: Resources, *, surplus: bool
+    ) -> tuple[str, int] | None:
+        """Of what there is too little for the request beside what was `promised` in all to others; how much that is."""
         own = self._kept().get(job.key)
         overtaken: Resources | None = {} if surplus else None
         for name in sorted(request):
-            kept = self._sum.get(name, 0) - (own[1].get(name, 0) if own is not None else 0)
+            kept = promised.get(name, 0) - (own[1].get(name, 0) if own is not None else 0)
             if kept <= 0 or request[name] <= max(0, free.get(name, 0) - kept):
                 continue
             overtaken = self._overtaken_by(job) if overtaken is None else overtaken
             kept -= overtaken.get(name, 0)
             if kept > 0 and request[name] > max(0, free.get(name, 0) - kept):
-                holder = next(
-                    each for each, amounts in self._kept().values()
-                    if amounts.get(name, 0) > 0 and each is not job and (surplus or not self._overtakes(job, each))
-                )  # fmt: skip
-                return Reserved(holder.name, name, kept)
+                return name, kept
         return None
 
     def _overtaken_by(self, job: JobState) -> Resources:
@@ -239,15 +273,18 @@ class Ledger:
         if promised is None:
             return
         self._overtaken.clear()
-        for name, amount in promised[job.key][1].items():
-            self._sum[name] -= amount
+        before = promised[job.key][1]
         left: Resources = {}
         if job.key not in self._tried:
             bound, allocated = job.job.bound, job.allocated
             for name, amount in job.job.outstanding.items():
                 left[name] = max(0, amount - max(0, allocated.get(name, 0) - bound.get(name, 0)))
-        for name, amount in left.items():
-            self._sum[name] = self._sum.get(name, 0) + amount
+        sums = [self._sum]
+        if self.session.queue(job.queue).record.capability:
+            sums.append(self._capped.setdefault(job.queue, {}))
+        for each in sums:
+            add_to(each, {name: -amount for name, amount in before.items()})
+            add_to(each, left)
         promised[job.key] = job, left
 
     # --- gathered room ------------------------------------------------------------------------------------------------
@@ -361,11 +398,30 @@ class Ledger:
                 self.session.whole_nodes.hold(task, row, sign)
 
 
+def _within(request: Resources, names: Resources) -> Resources:
+    """What of the request is of these dimensions."""
+    return {name: amount for name, amount in request.items() if name in names}
+
+
+def _taken(
+    others: Sequence[tuple[JobState, Resources]], request: Resources, free: Resources
+) -> tuple[str, str, int] | None:
+    """Of what a job that has this request placed leaves these others too little: the first of them, the dimension, and
+    how much they were promised.
+    """
+    for name in sorted(request):
+        holders = [(holder, amounts[name]) for holder, amounts in others if amounts.get(name, 0) > 0]
+        kept = sum(amount for _, amount in holders)
+        if kept > 0 and free.get(name, 0) < kept and request[name] > 0:
+            return holders[0][0].name, name, kept
+    return None
+
+
 def _met(
-    promises: Sequence[tuple[JobState, Resources]], room: Mapping[str, int]
+    promises: Sequence[tuple[JobState, Resources]], request: Resources, free: Resources
 ) -> Iterator[tuple[JobState, Resources]]:
-    """Those for which so much room would do, the more important ones first."""
-    left = dict(room)
+    """Those for which the room would do if it was not for this request, the more important ones first."""
+    left = {name: amount + request.get(name, 0) for name, amount in free.items()}
     for holder, amounts in sorted(promises, key=lambda each: -each[0].priority):
         if all(amount <= left.get(name, 0) for name, amount in amounts.items()):
             add_to(left, {name: -amount for name, amount in amounts.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbatch.api.objects import Pod, PodGroup
+from kbatch.api.reasons import QueueCapabilityExceeded
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
@@ -153,3 +154,73 @@ def test_a_pod_that_matters_more_is_not_kept_out_by_what_its_own_queue_has_promi
     sim.now = 10
     found = sim.cycle()
     assert ("alone" in found.binds) is starts
+
+
+def beside_a_promise(*others: PodGroup | Pod, cap: str = "4", held: str = "") -> Simulation:
+    """Of 16 CPU the queue may hold `cap`, and `held` is what a less important pod has; 4 CPU were promised to `high`,
+    whose pods do not exist yet.
+    """
+    high = in_queue(group("high", at=2, priority_class_name="hi", min_resources={"cpu": "4"}), at=2)
+    there = [pod("there", held, on="n1", priority=-1)] if held else []
+    nodes = queue("default", capability={"cpu": cap}), node("n1", "16")
+    sim = Simulation(world(nodes, priority_class("hi", 100), there, high))
+    come(sim, *others)
+    sim.now = 3
+    sim.cycle()
+    return sim
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_capability_for_which_more_important_pods_are_being_made_goes_to_nobody_of_their_queue(*, alone: bool) -> None:
+    others = [] if alone else [in_queue(group("low", at=1), at=1)]
+    sim = beside_a_promise(*others, pod("low-0", "3", of="" if alone else "low", at=1))
+    assert sim.running("low") == []
+    found = sim.last.verdicts["ns/low-0" if alone else "ns/low"]
+    assert found.reason == QueueCapabilityExceeded("default", "cpu", 3000, 4000, 0, 4000)
+    come(sim, pod("high-0", "4", of="high", at=3, priority=100))
+    sim.settle()
+    assert (sim.running("high"), sim.running("low"), sim.evictions) == (["high-0"], [], [])
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_capability_beside_what_was_promised_goes_to_whoever_comes(*, alone: bool) -> None:
+    others = [] if alone else [in_queue(group("low", at=1), at=1)]
+    sim = beside_a_promise(*others, pod("low-0", "3", of="" if alone else "low", at=1), cap="7")
+    assert sim.running("low") == ["low-0"]
+
+
+def test_capability_that_would_not_do_for_them_goes_to_who_can_use_it() -> None:
+    low = in_queue(group("low", at=1), at=1)
+    assert beside_a_promise(low, pod("low-0", of="low", at=1), held="3").running("low") == ["low-0"]
+
+
+def test_the_capability_of_a_queue_is_not_kept_for_groups_of_others() -> None:
+    there = queue("default", capability={"cpu": "4"}), queue("other")
+    other = in_queue(group("far", queue="other", min_resources={"cpu": "4"}))
+    sim = Simulation(world(there, node("n1", "16"), other, pod("alone", "3", at=1)))
+    sim.now = 3
+    assert "alone" in sim.cycle().binds
+
+
+def test_pods_above_a_minimum_leave_the_capability_that_was_promised() -> None:
+    low = in_queue(group("low", at=1), at=1)
+    assert len(beside_a_promise(low, *members("low", 2, at=1), cap="5").running("low")) == 1
+
+
+def test_nobody_is_evicted_for_a_pod_that_takes_promised_capability() -> None:
+    """Beside what `there` has, 4 CPU are left, and were promised; with it gone `alone` would have what is left."""
+    sim = beside_a_promise(pod("alone", "5", at=2), cap="6", held="2")
+    sim.settle()
+    assert (sim.evictions, sim.running("alone")) == ([], [])
+
+
+@pytest.mark.parametrize(("cap", "evicted"), [("6", 0), ("7", 3)])
+def test_nothing_is_reclaimed_for_a_pod_that_takes_promised_capability(cap: str, evicted: int) -> None:
+    """The other queue has 13 CPU of 16, and deserves no more than 10."""
+    high = in_queue(group("high", at=2, priority_class_name="hi", min_resources={"cpu": "4"}), at=2)
+    queues = queue("default", capability={"cpu": cap}), queue("other"), priority_class("hi", 100)
+    held = [pod(f"far-{at}", on="n1", queue="other") for at in range(13)]
+    sim = Simulation(world(queues, node("n1", "16"), held, high, pod("alone", "3", at=2)), recreate=False)
+    sim.now = 3
+    sim.settle()
+    assert len(sim.evictions) == evicted
