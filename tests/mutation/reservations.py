@@ -417,6 +417,11 @@ MUTANTS: Final = (
         "pods of other queues are evicted for one that takes capability that a group of its queue was promised",
     ),
     Mutant(
+        "released-again-and-again", "kbatch/engine/reservation/ledger.py",
+        "if job.key in kept and job.key not in self._tried and", "if job.key in kept and",
+        "two that wait are tried in turns for ever, as each time what one was promised counts as ended",
+    ),
+    Mutant(
         "evictions-of-the-queue-before", "kbatch/engine/session/hourly.py",
         "return {_key(self._session, name): instants for name, instants in self._instants().items()}",
         "return self._instants()",

@@ -177,7 +177,7 @@ class Ledger:
     def tried(self, job: JobState) -> None:
         """The job's minimum was tried in vain: if all its pods are there, it waits like any other and blocks nobody."""
         kept = self._kept()
-        if job.key in kept and job.bound + len(job.job.waiting) >= job.minimum:
+        if job.key in kept and job.key not in self._tried and job.bound + len(job.job.waiting) >= job.minimum:
             self._tried.add(job.key)
             self._set(job)
             self.released += 1

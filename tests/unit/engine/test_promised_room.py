@@ -224,3 +224,18 @@ def test_nothing_is_reclaimed_for_a_pod_that_takes_promised_capability(cap: str,
     sim.now = 3
     sim.settle()
     assert len(sim.evictions) == evicted
+
+
+def test_who_is_kept_out_again_ends_its_promise_once() -> None:
+    """`late` was promised 1 CPU of 4; `four` leaves it that, and `three` would be evicted for `four`. Each time that
+    `four` had been tried, both were tried again, and the cycle did not end.
+    """
+    late = in_queue(group("late", at=1, priority_class_name="hi", min_resources={"cpu": "1"}), at=1)
+    four = in_queue(group("four", at=2, min_resources={"cpu": "4"}), at=2), pod("four-0", "4", of="four", priority=1)
+    three = pod("three", "3", priority=0)
+    actions = "[enqueue, allocate, {name: backfill, arguments: {mode: easy}}, preempt]"
+    by = policy(EVERYTHING.replace('"enqueue, reclaim, allocate, backfill, preempt"', actions))
+    sim = Simulation(world(queue(), node("n1", "4"), priority_class("hi", 100), late, four, three), by)
+    sim.now = 3
+    sim.settle()
+    assert sim.running() == ["three"]
