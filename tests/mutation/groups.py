@@ -272,13 +272,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "room-of-the-more-important-is-taken", _LEDGER,
-        "if above:\n", "if False:\n",
+        "others += _met([each for each in above if each not in others], request, free)", "others += ()",
         "who matters less is bound where a more important group was promised the room, and evicted",
     ),
     Mutant(
         "what-would-not-do-is-kept", _LEDGER,
-        "others += _met(above, {name: amount + request.get(name, 0) for name, amount in free.items()})",
-        "others += above",
+        "others += _met([each for each in above if each not in others], request, free)", "others += above",
         "room stands idle for a more important group for which it would not do",
     ),
     Mutant(

@@ -60,7 +60,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promise-without-own", _LEDGER,
-        "self._sum.get(name, 0) - (own[1].get(name, 0) if own is not None else 0)", "self._sum.get(name, 0)",
+        "promised.get(name, 0) - (own[1].get(name, 0) if own is not None else 0)", "promised.get(name, 0)",
         "a group is kept from the room that it was promised itself",
     ),
     Mutant(
@@ -75,12 +75,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promise-sum-not-undone", _LEDGER,
-        "self._sum[name] -= amount", "self._sum[name] -= 0",
+        "add_to(each, {name: -amount for name, amount in before.items()})", "pass",
         "each step of a group with a promise adds its promise to the sum again",
     ),
     Mutant(
         "promise-ends-at-the-first-try", _LEDGER,
-        "if job.key in kept and job.bound + len(job.job.waiting) >= job.minimum:", "if job.key in kept:",
+        "job.key not in self._tried and job.bound + len(job.job.waiting) >= job.minimum:",
+        "job.key not in self._tried:",
         "a group whose pods are still being made loses its promise",
     ),
     Mutant(

@@ -156,6 +156,16 @@ def test_a_pod_that_matters_more_is_not_kept_out_by_what_its_own_queue_has_promi
     assert ("alone" in found.binds) is starts
 
 
+@pytest.mark.parametrize(("cpu", "starts"), [("2", True), ("3", False)])
+def test_a_pod_that_overtakes_one_promise_fits_exactly_beside_another(cpu: str, *, starts: bool) -> None:
+    less = in_queue(group("less", min_resources={"cpu": "2"}))
+    other = in_queue(group("other", queue="other", min_resources={"cpu": "2"}))
+    sim = Simulation(world(queue("default"), queue("other"), node("n1", "4"), less, other))
+    come(sim, pod("alone", cpu, at=2, priority=5))
+    sim.now = 3
+    assert ("alone" in sim.cycle().binds) is starts
+
+
 def beside_a_promise(*others: PodGroup | Pod, cap: str = "4", held: str = "") -> Simulation:
     """Of 16 CPU the queue may hold `cap`, and `held` is what a less important pod has; 4 CPU were promised to `high`,
     whose pods do not exist yet.

@@ -74,6 +74,8 @@ def stamp(seconds: int) -> str:
 
 
 EPOCH = 1_767_225_600 * SECOND
+_MOST_STEPS = 20_000
+"""More than any cycle of these tests takes."""
 """stamp(0) in microseconds."""
 
 
@@ -216,10 +218,10 @@ def run(
 def decide(
     snapshot: Snapshot, by: Policy, memo: Memo, name_of: Callable[[Verdict], str] = attrgetter("group")
 ) -> Decisions:
-    """One cycle over a snapshot; verdicts are found by what `name_of` says."""
+    """One cycle over a snapshot; verdicts are found by what `name_of` says. Fails where it does not end."""
     found = Decisions()
     steps = cycle(snapshot, by, memo, NullObserver())
-    while True:
+    for _ in range(_MOST_STEPS):
         try:
             decision = next(steps)
         except StopIteration as end:
@@ -229,6 +231,7 @@ def decide(
             found.transactions.append(decision)
         elif isinstance(decision, Verdict):
             found.verdicts[name_of(decision)] = decision
+    raise AssertionError("the cycle does not end")
 
 
 class Simulation:
