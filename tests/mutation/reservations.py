@@ -418,6 +418,11 @@ MUTANTS: Final = (
         "pods of other queues are evicted for one that takes capability that a group of its queue was promised",
     ),
     Mutant(
+        "overtaken-as-before", "kbatch/engine/reservation/ledger.py",
+        "if self._departures != self.session.departures:", "if False:",
+        "who has lost its last pod keeps others out as before, or the cycle fails",
+    ),
+    Mutant(
         "released-again-and-again", "kbatch/engine/reservation/ledger.py",
         "if job.key in kept and job.key not in self._tried and", "if job.key in kept and",
         "two that wait are tried in turns for ever, as each time what one was promised counts as ended",

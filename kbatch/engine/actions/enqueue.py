@@ -386,7 +386,7 @@ class _Admission:
                 return True
             plain = is_plain(session, job)
             entry = self._entry(job, wanted, plain=plain)
-        elif comer.fresh is None:
+        elif comer.fresh is None and not job.job.to_come:  # classes of templates are read anew in each cycle
             self.context.feasibility.remember(job, entry.shape)
         refused = session.plugins.enqueueable(job) if comer.fresh is not None else None
         standing = Standing.UNKNOWN

@@ -55,7 +55,10 @@ class Ledger:
         self._capped: dict[str, Resources] = {}
         """The same sum by queue, of those that have a hard cap."""
         self._overtaken: dict[tuple[str, int], Resources] = {}
-        """By queue and priority what was promised to those that such a job overtakes, until some promise moves."""
+        """By queue and priority what was promised to those that such a job overtakes, until some promise moves, or a
+        pod that stands is evicted or stays after all.
+        """
+        self._departures = 0
         self._cursor = 0
         self._tried: set[str] = set()
         self._expected: set[int] = set()
@@ -241,6 +244,9 @@ class Ledger:
     def _overtaken_by(self, job: JobState) -> Resources:
         """What was promised in all to those that the job overtakes."""
         kept = self._kept()
+        if self._departures != self.session.departures:
+            self._departures = self.session.departures
+            self._overtaken.clear()
         found = self._overtaken.get((job.queue, job.priority))
         if found is None:
             found = self._overtaken[job.queue, job.priority] = total(

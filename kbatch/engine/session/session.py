@@ -68,6 +68,7 @@ class Session:
         room_moves: how often this cycle made room (evictions, withdrawn nominations): while it and the snapshot's
             `room_generation` stand still, room only shrinks, and what did not fit does not fit. given_back: how often
             of these it was only room that had been kept for somebody.
+        departures: how often a statement has evicted a pod, or has let one stay after all.
         emptied: it is of the cluster without this scheduler's pods, with the room given for it (see `placement`).
         limits: what a statement asks before it places a task; parts of a cycle add theirs.
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
@@ -129,6 +130,7 @@ class Session:
         self._jobs: dict[str, JobState] = {}
         self.limits: list[Limit] = [RoleMaximum()] if self.emptied else [Capability(self.queues), RoleMaximum()]
         self.room_moves = 0
+        self.departures = 0
         self.given_back = 0
         self.reasons: dict[str, list[Reason]] = {}
         self.attempted: set[str] = set()

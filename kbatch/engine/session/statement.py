@@ -363,6 +363,7 @@ class Statement:
                 room.release(task.cls, row, sign)
             _put(job.evicted, key, task, sign)
             job.bound -= sign
+            self.session.departures += 1
             change = -sign
         if operation is Operation.PIPELINE or operation is Operation.WITHDRAW:
             if job.nominated:

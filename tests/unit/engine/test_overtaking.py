@@ -10,6 +10,9 @@ from msgspec.structs import replace
 from kbatch.api.objects import Condition, Pod, PodGroup, PodGroupStatus
 from kbatch.api.reasons import QueueCapabilityExceeded, WaitingInQueue
 from kbatch.engine import Policy
+from kbatch.engine.placement.ranking import NodeRankings
+from kbatch.engine.reservation.ledger import Ledger
+from kbatch.engine.session.statement import Statement
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.worlds import (
     EVERYTHING,
@@ -22,6 +25,7 @@ from tests.unit.engine.worlds import (
     priority_class,
     queue,
     run,
+    session_of,
     stamp,
     world,
 )
@@ -130,3 +134,22 @@ def test_a_capability_is_not_blamed_for_a_cycle_because_a_weaker_group_has_just_
     reasons = [sim.cycle().reason("high") for _ in range(2)]
     assert sim.last.verdicts["ns/low"].enqueued
     assert reasons[0] == reasons[1], reasons
+
+
+def test_who_has_lost_its_last_pod_is_overtaken_from_then_on() -> None:
+    """`weak` holds one pod of three, and was promised 2 of 4 CPU. With that pod evicted it holds nothing any more, and
+    its promise keeps a pod out no longer that matters more; it does again if the pod stays after all.
+    """
+    weak = in_queue("weak", 3, min_member=3), pod("weak-0", of="weak", on="n1")
+    model = world(queue(), HIGH, node("n1", "4"), weak, pod("high", "3", priority=1000, at=5))
+    session = session_of(model, ALL)
+    rankings = NodeRankings(session.room, session.plugins.predicates, session.plugins.scores, ALL.fingerprint)
+    ledger = Ledger(session, rankings)
+    jobs = {job.name: job for job in session.live()}
+    high = jobs["ns/high"]
+    assert ledger.refuses(high, high.waiting, surplus=False) is not None
+    statement = Statement(session, high)
+    statement.evict(jobs["ns/weak"], model.tasks["ns/weak-0"], "preempt")
+    assert ledger.refuses(high, high.waiting, surplus=False) is None
+    statement.rollback()
+    assert ledger.refuses(high, high.waiting, surplus=False) is not None
