@@ -418,6 +418,11 @@ MUTANTS: Final = (
         "pods of other queues are evicted for one that takes capability that a group of its queue was promised",
     ),
     Mutant(
+        "capability-for-who-is-evicted", "kbatch/engine/reservation/ledger.py",
+        "add(left, placed), promised, surplus=False)", "add(left, placed), promised, surplus=surplus)",
+        "pods above a minimum wait for a less important group to start, and evict it at once",
+    ),
+    Mutant(
         "overtaken-as-before", "kbatch/engine/reservation/ledger.py",
         "if self._departures != self.session.departures:", "if False:",
         "who has lost its last pod keeps others out as before, or the cycle fails",

@@ -195,7 +195,8 @@ class Ledger:
 
     def _refusal(self, job: JobState, request: Resources, placed: Resources, *, surplus: bool) -> Reason | None:
         """What keeps the job from the room, or from what is left of its queue's hard cap; the open statement has placed
-        so much of the request.
+        so much of the request. What the job overtakes keeps none of it from the cap: who starts there is evicted for
+        its pods at once, those above its minimum, too.
         """
         short = self._short(job, request, add(self.session.usable(), placed), self._sum, surplus=surplus)
         if short is not None:
@@ -206,7 +207,7 @@ class Ledger:
             return Reserved(holder.name, *short)
         if job.queue in self._capped:
             left, promised = self._left_of_cap(job.queue), self._capped[job.queue]
-            short = self._short(job, _within(request, left), add(left, placed), promised, surplus=surplus)
+            short = self._short(job, _within(request, left), add(left, placed), promised, surplus=False)
             if short is not None:
                 return self._over_capability(job.queue, request, placed, *short)
         return None

@@ -249,3 +249,16 @@ def test_who_is_kept_out_again_ends_its_promise_once() -> None:
     sim.now = 3
     sim.settle()
     assert sim.running() == ["three"]
+
+
+def test_pods_above_a_minimum_overtake_what_a_less_important_group_was_promised_of_a_capability() -> None:
+    """`more` runs with one of its two pods; the pods of `less`, which was promised the rest of the capability, would be
+    evicted for the other one.
+    """
+    more = in_queue(group("more", priority_class_name="hi")), pod("more-0", of="more", on="n1", priority=100)
+    less = in_queue(group("less", min_resources={"cpu": "3"}), at=1)
+    there = queue("default", capability={"cpu": "4"}), node("n1", "16"), priority_class("hi", 100)
+    sim = Simulation(world(there, more, less, pod("more-1", "2", of="more", at=2, priority=100)))
+    sim.now = 3
+    sim.cycle()
+    assert sorted(sim.running("more")) == ["more-0", "more-1"]
