@@ -75,7 +75,10 @@ def server(render: Callable[..., Any], tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "ca.crt").write_text(pem(data, "ca.crt"))
     (tmp_path / "token").write_text("t")
     server = Server()
-    server.socket = server_context(data, tmp_path).wrap_socket(server.socket, server_side=True)
+    # The handshake is the handler's: a program that is ended in the middle of one would keep others from being heard.
+    server.socket = server_context(data, tmp_path).wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
