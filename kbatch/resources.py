@@ -175,6 +175,12 @@ def add_to(vector: Resources, more: Mapping[str, int]) -> None:
         vector[name] = vector.get(name, 0) + amount
 
 
+def subtract_from(vector: Resources, less: Mapping[str, int]) -> None:
+    """Subtract from a vector, in place; it may come below zero."""
+    for name, amount in less.items():
+        vector[name] = vector.get(name, 0) - amount
+
+
 def total(vectors: Iterable[Mapping[str, int]]) -> Resources:
     """The sum of any number of vectors."""
     return add(*vectors)

@@ -278,7 +278,7 @@ class GroupIndex:
             queue.changed(job.key)
             counted = (job.allocated, job.request, parts_of(job, self._selections))
             if counted != job.counted:  # mostly it is the status of its PodGroup alone that has changed
-                queue.count(job.counted or NO_SUMS, counted)
+                queue.count(job.counted, counted)
                 job.counted = counted
             if job.ending is not None:
                 queue.count_ending(job.ending, -1)
@@ -340,9 +340,8 @@ class GroupIndex:
         if not job.queue:
             return
         queue = self.queues[job.queue]
-        if job.counted is not None:
-            queue.count(job.counted, NO_SUMS)
-            job.counted = None
+        queue.count(job.counted, NO_SUMS)
+        job.counted = NO_SUMS
         if job.ending is not None:
             queue.count_ending(job.ending, -1)
             job.ending = None

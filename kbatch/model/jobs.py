@@ -27,6 +27,9 @@ Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
 """What is held, and what is held and asked for, by the selections that a node may suit."""
 Sums = tuple[Resources, Resources, Parts]
 """What a group brings to its queue: what it holds, what it holds and asks for, and these two by selections."""
+_NOTHING: Final[Resources] = {}
+_NO_PART: Final = (_NOTHING, _NOTHING)
+NO_SUMS: Final[Sums] = (_NOTHING, _NOTHING, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class Job:
     settled: bool = False
     counted_as: Kind | None = None
     allocated: Resources = field(default_factory=dict)
-    counted: Sums | None = None
+    counted: Sums = NO_SUMS
     """What of it stands in its queue's sums."""
     ending: tuple[Resources, int] | None = None
     """The same of a group with a lifetime: what it holds, and what it is charged; None: it has none."""
@@ -529,11 +532,6 @@ class QueueRecord:
         """Add (1) or take away (-1) what one group with a lifetime holds and is charged."""
         _count(self.ending, ending[0], sign)
         self.charged += sign * ending[1]
-
-
-_NOTHING: Final[Resources] = {}
-_NO_PART: Final = (_NOTHING, _NOTHING)
-NO_SUMS: Final[Sums] = (_NOTHING, _NOTHING, {})
 
 
 def _recount(vector: Resources, before: Resources, now: Resources) -> None:

@@ -10,7 +10,7 @@ from kbatch.engine.preemption.goal import Bound
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, total
+from kbatch.resources import Resources, subtract, total
 
 Promises: TypeAlias = Sequence[tuple[JobState, Resources]]
 """Groups, each with what it was promised."""
@@ -22,7 +22,7 @@ def cap_beside(queue: QueueState, promises: Promises) -> Resources:
     if not hard:
         return {}
     kept = total(amounts for holder, amounts in promises if holder.queue == queue.name)
-    left = {name: max(0, most - queue.allocated.get(name, 0)) for name, most in hard.items()}
+    left = subtract(hard, queue.allocated)
     return {name: most - min(left[name], kept.get(name, 0)) for name, most in hard.items()}
 
 

@@ -31,7 +31,7 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, add, add_to, total
+from kbatch.resources import Resources, add, add_to, subtract_from, total
 
 
 class Ledger:
@@ -290,7 +290,7 @@ class Ledger:
         if self.session.queue(job.queue).record.capability:
             sums.append(self._capped.setdefault(job.queue, {}))
         for each in sums:
-            add_to(each, {name: -amount for name, amount in before.items()})
+            subtract_from(each, before)
             add_to(each, left)
         promised[job.key] = job, left
 
@@ -431,5 +431,5 @@ def _met(
     left = {name: amount + request.get(name, 0) for name, amount in free.items()}
     for holder, amounts in sorted(promises, key=lambda each: -each[0].priority):
         if all(amount <= left.get(name, 0) for name, amount in amounts.items()):
-            add_to(left, {name: -amount for name, amount in amounts.items()})
+            subtract_from(left, amounts)
             yield holder, amounts

@@ -11,10 +11,9 @@ from kbatch.engine.session.guarding import report
 from kbatch.engine.session.protections import Protections
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.timeline import lifetime_end
+from kbatch.engine.state.timeline import lifetime_end, min_runtime_end
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, subtract
-from kbatch.times import SECOND
 
 _UNASKED: Final = 1_000
 """The rank of units to which no plugin consents, and which go because their group has more than it asked for."""
@@ -151,10 +150,9 @@ class Consent:
 
     def too_young(self, job: JobState) -> bool:
         """Whether the group is within its minRuntimeSeconds."""
-        group = job.job.group
-        if group is None or not group.spec.min_runtime_seconds or job.job.started is None:
+        until = min_runtime_end(job.job)
+        if until is None:
             return False
-        until = job.job.started + group.spec.min_runtime_seconds * SECOND
         if self._session.now < until:
             self._session.wake.append(until)
             return True

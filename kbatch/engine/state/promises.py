@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbatch.engine.state.jobs import JobState
-from kbatch.resources import Resources, add_to
+from kbatch.resources import Resources, add_to, subtract_from
 
 _NOTHING: Final[Mapping[str, int]] = {}
 
@@ -106,7 +106,7 @@ class Promises:
         found = dict(self._sums.get((queue, ends), {}))
         own = self._kept.get(besides.key) if besides is not None else None
         if own is not None and own.ends == ends:
-            _subtract(found, own.left)
+            subtract_from(found, own.left)
         if self.besides:
             add_to(found, self.besides.get((queue, ends), {}))
         return found
@@ -131,11 +131,6 @@ def _recount(promise: _Promise, left: Mapping[str, int]) -> None:
     """Count so much of it in the place of what is counted."""
     if left is promise.left:
         return
-    _subtract(promise.sum, promise.left)
+    subtract_from(promise.sum, promise.left)
     add_to(promise.sum, left)
     promise.left = left
-
-
-def _subtract(vector: Resources, less: Mapping[str, int]) -> None:
-    for name, amount in less.items():
-        vector[name] = vector.get(name, 0) - amount

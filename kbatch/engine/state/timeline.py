@@ -65,14 +65,21 @@ def lifetime_end(job: Job) -> int | None:
     return job.started + job.group.spec.lifetime_seconds * SECOND
 
 
+def min_runtime_end(job: Job) -> int | None:
+    """Until when its minRuntimeSeconds keep the group from being evicted, in microseconds; None: they do not."""
+    if job.group is None or not job.group.spec.min_runtime_seconds or job.started is None:
+        return None
+    return job.started + job.group.spec.min_runtime_seconds * SECOND
+
+
 def releases_by_lifetime(table: NodeTable, job: Job, now: int) -> Iterator[Release]:
     """The pods of a group that are gone, if they are evicted when it has outlived its lifetime: after their grace. Who
     is never to be disrupted goes by no lifetime, and nobody goes before its minRuntimeSeconds are over.
     """
     until = lifetime_end(job)
-    if until is None or job.group is None or job.started is None or job.disruption == "Never":
+    if until is None or job.disruption == "Never":
         return
-    until = max(until, job.started + job.group.spec.min_runtime_seconds * SECOND)
+    until = max(until, min_runtime_end(job) or until)
     for task in job.tasks.values():
         row = table.row.get(task.node, -1) if task.holds else -1
         if row >= 0 and table.open[row]:
